@@ -1,0 +1,33 @@
+"""`python -m colonnade.testing.models NAME FOLDER`: make a test model."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from colonnade.errors import ColonnadeError
+from colonnade.testing.models.build import build
+from colonnade.testing.models.catalog import named
+
+app = typer.Typer(add_completion=False)
+
+
+@app.command()
+def make(
+    name: Annotated[str, typer.Argument(help="micro10, E, F, E10, E10_varied, E_full_cols, ..._outputs")],
+    folder: Annotated[Path, typer.Argument(help="where to write the SavedModel; must not exist")],
+) -> None:
+    """Make the SavedModel of a named test model."""
+    try:
+        build(named(name), folder)
+    except ColonnadeError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        raise typer.Exit(1) from None
+    typer.echo(str(folder))
+
+
+if __name__ == "__main__":
+    app()

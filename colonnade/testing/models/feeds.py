@@ -1,0 +1,247 @@
+"""Feeds for any signature: ordinary random ones, and ones made of the values on which implementations differ.
+
+numpy only. Strings are object arrays of bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from colonnade.errors import OptionError, listed
+from colonnade.testing.models.spec import ModelSpec, TensorSpec
+
+Array = NDArray[Any]
+Feed = dict[str, Array]
+
+_ALPHABET = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz0123456789", np.uint8)
+_MAX_TOKENS = 10
+_TOKEN_BYTES = 8
+_SIZES = (1, 2, 3, 5)
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What is known of a model's inputs beyond dtype and shape, by input name; every mapping may lack any name.
+
+    Facts: `boundaries` are floats at which ids change; `separators` are what strings are split by; `ids` is the valid
+    range [low, high) of an integer input that reaches a table unhashed; `vocabulary` has values of a lookup table.
+    """
+
+    boundaries: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    separators: Mapping[str, bytes] = field(default_factory=dict)
+    ids: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    vocabulary: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
+
+
+def hints_of(spec: ModelSpec) -> Hints:
+    """The hints that a spec holds."""
+    columns = spec.columns
+    return Hints(
+        boundaries={c.name: c.boundaries for c in columns if c.boundaries},
+        separators={c.name: c.separator.encode() for c in columns if c.kind == "split_hash"},
+    )
+
+
+def spec_feed(spec: ModelSpec, batch: int, rng: np.random.Generator) -> Feed:
+    """An ordinary request of `batch` rows for a spec's model: floats over the boundaries, 8-byte strings."""
+    return ordinary_feed(spec.inputs, batch, rng, hints_of(spec))
+
+
+def spec_corner_feed(spec: ModelSpec, batch: int, rng: np.random.Generator) -> Feed:
+    """A request of `batch` rows of corner values for a spec's model."""
+    return corner_feed(spec.inputs, batch, rng, hints_of(spec))
+
+
+def ordinary_feed(
+    inputs: Sequence[TensorSpec], batch: int, rng: np.random.Generator, hints: Hints | None = None
+) -> Feed:
+    """A request of `batch` rows of unremarkable random values.
+
+    Facts: the first unknown dim of an input is the batch, others are drawn small.
+    Errors: OptionError that lists every input of unknown rank or a dtype without values.
+    """
+    _check(inputs)
+    hints = hints or Hints()
+    return {i.name: _ordinary(i, _shape(i, batch, rng), rng, hints) for i in inputs}
+
+
+def corner_feed(inputs: Sequence[TensorSpec], batch: int, rng: np.random.Generator, hints: Hints | None = None) -> Feed:
+    """A request of `batch` rows in which about nine values of ten are corners, each input's in an order of its own.
+
+    Facts: a batch of `corner_batch(inputs, hints)` rows or more has every corner of every input; the corners are those
+    of `corners`.
+    Errors: as `ordinary_feed`.
+    """
+    _check(inputs)
+    hints = hints or Hints()
+    return {i.name: _cornered(i, _shape(i, batch, rng), rng, hints) for i in inputs}
+
+
+def corner_batch(inputs: Sequence[TensorSpec], hints: Hints | None = None) -> int:
+    """The least batch at which `corner_feed` shows every corner of every input."""
+    _check(inputs)
+    return max((len(corners(i, hints or Hints())) for i in inputs), default=0)
+
+
+def corners(spec: TensorSpec, hints: Hints) -> Array:
+    """The values of an input on which implementations differ.
+
+    Facts: of floats: NaN, infinities, signed zero, denormals, extremes, each boundary and one ulp on either side; of
+    integers: -1 (missing), 0, extremes, or the ends of the valid range where it is known; of strings: missing, long,
+    non-ASCII, NULs, and separators leading, trailing, doubled or alone.
+    """
+    kind = _kind(spec.dtype)
+    if kind == "float":
+        return _float_corners(np.dtype(spec.dtype), hints.boundaries.get(spec.name, ()))
+    if kind == "int":
+        return _int_corners(np.dtype(spec.dtype), hints.ids.get(spec.name))
+    if kind == "bool":
+        return np.array([False, True])
+    return _string_corners(hints.separators.get(spec.name, b";"), hints.vocabulary.get(spec.name, ()))
+
+
+def _check(inputs: Sequence[TensorSpec]) -> None:
+    bad = [f"{i.name}: {i.dtype} {i.shape}" for i in inputs if i.shape is None or not _kind(i.dtype)]
+    if bad:
+        raise OptionError(
+            "inputs for which no values can be made",
+            got=listed(bad),
+            want="a known rank, and floats, integers, bools or strings",
+            help="give a feed of your own",
+        )
+
+
+def _kind(dtype: str) -> str:
+    if dtype == "string":
+        return dtype
+    kinds = {"float16": "float", "float32": "float", "float64": "float", "bool": "bool"}
+    return kinds.get(dtype, "int" if dtype.startswith(("int", "uint")) else "")
+
+
+def _shape(spec: TensorSpec, batch: int, rng: np.random.Generator) -> tuple[int, ...]:
+    assert spec.shape is not None
+    dims: list[int] = []
+    batch_is_free = True
+    for dim in spec.shape:
+        if dim is not None:
+            dims.append(dim)
+        elif batch_is_free:
+            dims.append(batch)
+            batch_is_free = False
+        else:
+            dims.append(int(rng.choice(_SIZES)))
+    return tuple(dims)
+
+
+def _ordinary(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, hints: Hints) -> Array:
+    kind = _kind(spec.dtype)
+    if kind == "float":
+        low, high = _float_range(hints.boundaries.get(spec.name, ()))
+        return np.asarray(rng.uniform(low, high, shape), spec.dtype)
+    if kind == "int":
+        low, high = hints.ids.get(spec.name, (0, min(1_000_000, np.iinfo(spec.dtype).max)))
+        return np.asarray(rng.integers(low, high, shape), spec.dtype)
+    if kind == "bool":
+        return rng.random(shape) < 0.5
+    if vocabulary := hints.vocabulary.get(spec.name):
+        return _objects([vocabulary[i] for i in rng.integers(len(vocabulary), size=_size(shape))], shape)
+    separator = hints.separators.get(spec.name)
+    return _objects(_strings(_size(shape), rng, separator), shape)
+
+
+def _float_range(boundaries: Sequence[float]) -> tuple[float, float]:
+    if not len(boundaries):
+        return -1.0, 1.0
+    low, high = float(boundaries[0]), float(boundaries[-1])
+    margin = 0.05 * (high - low) or 1.0
+    return low - margin, high + margin
+
+
+def _strings(count: int, rng: np.random.Generator, separator: bytes | None) -> list[bytes]:
+    """`count` random tokens of 8 bytes, or joins of 1 to 10 of them."""
+    if separator is None:
+        lengths = np.ones(count, np.int64)
+    else:
+        lengths = rng.integers(1, _MAX_TOKENS + 1, count)
+    text = _ALPHABET[rng.integers(len(_ALPHABET), size=(int(lengths.sum()), _TOKEN_BYTES))]
+    tokens = [row.tobytes() for row in text]
+    ends = np.cumsum(lengths)
+    return [(separator or b"").join(tokens[end - length : end]) for end, length in zip(ends, lengths, strict=True)]
+
+
+def _cornered(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, hints: Hints) -> Array:
+    values = _ordinary(spec, shape, rng, hints).reshape(-1)
+    found = corners(spec, hints)
+    rng.shuffle(found)
+    size = len(values)
+    # Every corner once in a random place, then nine of ten of the remaining places at random.
+    order = rng.permutation(size)
+    once, rest = order[: len(found)], order[len(found) :]
+    values[once] = found[: len(once)]
+    rest = rest[rng.random(len(rest)) < 0.9]
+    values[rest] = found[rng.integers(len(found), size=len(rest))]
+    return values.reshape(shape)
+
+
+def _float_corners(dtype: np.dtype[Any], boundaries: Sequence[float]) -> Array:
+    info = np.finfo(dtype)
+    tiny, small, huge = info.smallest_subnormal, info.tiny, info.max
+    fixed = [np.nan, np.inf, -np.inf, 0.0, -0.0, tiny, -tiny, small, -small, huge, -huge, small / 2, -small / 2]
+    # Boundaries are float32 in the source's attributes whatever the input's dtype is.
+    exact = np.asarray(boundaries, np.float32).astype(dtype)
+    with np.errstate(over="ignore", under="ignore"):
+        around = [np.nextafter(exact, -np.inf, dtype=dtype), exact, np.nextafter(exact, np.inf, dtype=dtype)]
+    return np.concatenate([np.asarray(fixed, dtype), *around])
+
+
+def _int_corners(dtype: np.dtype[Any], valid: tuple[int, int] | None) -> Array:
+    if valid is not None:
+        return np.asarray([valid[0], valid[1] - 1], dtype)
+    info = np.iinfo(dtype)
+    candidates = [-1, 0, 1, -2, 9, 10, 99, 100, -100, 2**31 - 1, -(2**31), 2**31, 2**53 + 1, info.min, info.max]
+    candidates += [info.min + 1, info.max - 1]
+    return np.asarray([v for v in dict.fromkeys(candidates) if info.min <= v <= info.max], dtype)
+
+
+def _string_corners(separator: bytes, vocabulary: Sequence[bytes]) -> Array:
+    s = separator
+    joined = [
+        *(s, s + s, s * 17, s + b"a", b"a" + s, b"a" + s + b"b", b"a" + s + s + b"b", s + b"a" + s + s + b"b" + s),
+        *(s.join([b"x"] * 33), s.join([b"tokenize", b"", b"tokenize"]), b" " + s + b" ", b"a" + s + b"\0" + s + b"b"),
+        s.join(b"t%d" % i for i in range(200)),
+    ]
+    # Lengths on either side of the branches of Farmhash (16, 32, 64) and of a word.
+    sized = [b"abcdefghijk" * 400, *((b"0123456789abcdef" * 17)[:n] for n in (1, 3, 4, 7, 8, 15, 16, 17, 31, 32, 33))]
+    sized += [(b"fedcba9876543210" * 17)[:n] for n in (63, 64, 65, 96, 127, 128, 129, 255, 256)]
+    bytes_ = [b"\0", b"a\0", b"\0a", b"a\0b", b"\0" * 9, b"\xff\xfe\x80", bytes(range(256)), "größe".encode()]
+    texts = [
+        "日本語".encode(),
+        "\U0001f600;\U0001f600".encode(),
+        b" ",
+        b"  a ",
+        b"\t\r\n",
+        b"-1",
+        b"0",
+        b"nan",
+        b"A",
+        b"a",
+    ]
+    values = [b"", *joined, *sized, *bytes_, *texts]
+    if vocabulary:
+        values += [*vocabulary[:8], vocabulary[-1], vocabulary[0] + b" ", vocabulary[0].upper()]
+    return _objects(values, (len(values),))
+
+
+def _objects(values: Sequence[bytes], shape: tuple[int, ...]) -> Array:
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array.reshape(shape)
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    return int(np.prod(shape, dtype=np.int64))

@@ -1,0 +1,24 @@
+"""TensorFlow, which only tests and `verify` use, imported when first needed."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from colonnade.errors import OptionError
+
+
+def tensorflow() -> Any:
+    """The module `tensorflow`.
+
+    Errors: OptionError where it is not installed.
+    """
+    try:
+        return importlib.import_module("tensorflow")
+    except ImportError as error:
+        raise OptionError(
+            "TensorFlow is not installed",
+            got=str(error),
+            want="TensorFlow 2, to make test models and to run the source model as the oracle",
+            help="pip install 'colonnade[tensorflow]'; importing and running models never need it",
+        ) from error
