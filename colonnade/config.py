@@ -1,0 +1,70 @@
+"""The settings a user gives through the environment, and the only place that reads it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade.errors import OptionError, listed
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the environment says, checked.
+
+    Facts: `threads` is at least 1, or None where the machine decides; `cache_dir` is absolute and need not exist yet.
+    """
+
+    threads: int | None
+    cache_dir: Path
+
+
+def settings() -> Settings:
+    """The settings in force now: the environment is read at every call, so nothing is remembered from an import.
+
+    Errors: OptionError, with every variable that cannot be used.
+    """
+    return settings_from(os.environ)
+
+
+def settings_from(environ: Mapping[str, str]) -> Settings:
+    """The settings that a mapping of variables gives; an empty value counts as unset.
+
+    Errors: OptionError, with every variable that cannot be used.
+    """
+    problems: list[str] = []
+    found = Settings(threads=_threads(environ, problems), cache_dir=_cache_dir(environ, problems))
+    if problems:
+        raise OptionError(
+            "the environment holds settings that cannot be used",
+            where=listed([problem.split("=", 1)[0] for problem in problems]),
+            got=listed(problems),
+            help="correct the variable, or unset it to get the default",
+        )
+    return found
+
+
+def _threads(environ: Mapping[str, str], problems: list[str]) -> int | None:
+    text = environ.get("COLONNADE_THREADS", "").strip()
+    if not text:
+        return None
+    if text.isascii() and text.isdigit() and int(text) >= 1:
+        return int(text)
+    problems.append(f"COLONNADE_THREADS={text} (want a whole number, at least 1)")
+    return None
+
+
+def _cache_dir(environ: Mapping[str, str], problems: list[str]) -> Path:
+    text = environ.get("COLONNADE_CACHE_DIR", "")
+    # The XDG base directory specification has a relative XDG_CACHE_HOME ignored.
+    base = Path(environ.get("XDG_CACHE_HOME", ""))
+    path = Path(text) if text else (base if base.is_absolute() else Path("~/.cache")) / "colonnade"
+    try:
+        path = path.expanduser().absolute()
+    except RuntimeError as error:  # no such user, or none with a home
+        problems.append(f"COLONNADE_CACHE_DIR={text} ({error})")
+    if path.exists() and not path.is_dir():
+        problems.append(f"COLONNADE_CACHE_DIR={text} (want a folder; {path} is a file)")
+    return path
