@@ -1,0 +1,107 @@
+"""A program: signature, tables, columns, buffers and the dense rest. Pure data: the weights lie in `Weights` beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy.typing as npt
+import torch
+
+from colonnade.core.consts import Const
+from colonnade.core.dims import Dim
+from colonnade.ir.column import Column
+from colonnade.ir.table import Table
+
+
+@dataclass(frozen=True)
+class Input:
+    """One key of a request. Shapes: symbolic; a field that columns read has the batch symbol first.
+
+    tensor: the source tensor's name, outside equality.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[Dim, ...]
+    tensor: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A dense `[rows, width]` output that columns write their slots into; `rows` is the batch symbol."""
+
+    name: str
+    rows: Dim
+    width: int
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One line of the dense rest: `outputs = op(args)` with torch operands.
+
+    op: an aten overload name such as `aten.addmm.default`, or a name of `colonnade.ir.dense_ops`.
+    args: operands; a `Ref` names an earlier value (input, buffer, parameter or output), a `Dim` is evaluated for the batch.
+    """
+
+    output: str
+    op: str
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...] = ()
+    source: str = field(default="", compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Ref:
+    """A value of the dense rest by name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Output:
+    """A named result of the program: a value of the dense rest, an input or a buffer (or a slice of one).
+
+    slice: (offset, width) of a buffer's last dim, where a column is fetched directly.   shape: symbolic.
+    """
+
+    name: str
+    value: Ref
+    dtype: str
+    shape: tuple[Dim, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything but the weights. Prints as text and parses back (`colonnade.ir.text`)."""
+
+    inputs: tuple[Input, ...]
+    tables: tuple[Table, ...]
+    columns: tuple[Column, ...]
+    buffers: tuple[Buffer, ...]
+    dense: tuple[Instruction, ...]
+    outputs: tuple[Output, ...]
+    params: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
+    """name, dtype, shape of each parameter that the dense rest reads."""
+
+    def table(self, name: str) -> Table:
+        """The table of that name."""
+        return next(t for t in self.tables if t.name == name)
+
+    def input(self, name: str) -> Input:
+        """The input of that name."""
+        return next(i for i in self.inputs if i.name == name)
+
+
+@dataclass(frozen=True)
+class Weights:
+    """The tensors a program needs: table name -> rows, parameter name -> tensor, digest -> constant.
+
+    Facts: tables may be memory-mapped and unaligned views; nothing here is ever written to.
+    """
+
+    tables: Mapping[str, npt.NDArray[Any]]
+    params: Mapping[str, torch.Tensor]
+    consts: Mapping[str, Const]

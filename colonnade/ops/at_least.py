@@ -1,0 +1,30 @@
+"""`at_least`: a filter on integers from below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from colonnade.errors import ShapeError
+from colonnade.ops.op import ElementFacts, FilterOp, Value
+
+
+@dataclass(frozen=True)
+class AtLeast(FilterOp):
+    """Keeps x where `x >= bound`."""
+
+    bound: int
+
+    def infer(self, *args: ElementFacts) -> ElementFacts:
+        """bool."""
+        (x,) = args
+        if x.dtype not in ("int32", "int64"):
+            raise ShapeError("at_least takes integers", got=x.dtype, want="int32, int64")
+        return ElementFacts("bool", 0, 1)
+
+    def reference(self, *args: Value) -> Value:
+        """Elementwise."""
+        (x,) = args
+        assert isinstance(x, torch.Tensor)
+        return x >= self.bound

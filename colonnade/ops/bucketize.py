@@ -1,0 +1,50 @@
+"""`bucketize`: the number of boundaries that are <= x."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from colonnade.core.consts import Const
+from colonnade.errors import ShapeError
+from colonnade.ops.op import ElementFacts, MapOp, Value
+
+NUMERIC = ("int32", "int64", "float32", "float64")
+
+
+@dataclass(frozen=True)
+class Bucketize(MapOp):
+    """`out = #{b in boundaries : b <= x}`.
+
+    boundaries: float32, nondecreasing.   flush_denormals: denormal x and denormal boundaries count as signed zero.
+    Facts: NaN and +inf give len(boundaries), -inf gives 0, -0.0 equals 0.0; the largest result, len(boundaries), occurs.
+    Comparison is exact: float32 in float32, every other dtype in float64.
+    """
+
+    boundaries: Const
+    flush_denormals: bool = False
+
+    def infer(self, *args: ElementFacts) -> ElementFacts:
+        """int32 in 0 .. len(boundaries)."""
+        (x,) = args
+        if x.dtype not in NUMERIC:
+            raise ShapeError("bucketize takes numbers", got=x.dtype, want=", ".join(NUMERIC))
+        return ElementFacts("int32", 0, len(self.boundaries.array))
+
+    def reference(self, *args: Value) -> Value:
+        """By numpy's binary search (right side)."""
+        (x,) = args
+        assert isinstance(x, torch.Tensor)
+        values = x.numpy() if x.dtype == torch.float32 else x.double().numpy()
+        bounds = self.boundaries.array.astype(values.dtype)
+        if self.flush_denormals:
+            values, bounds = flushed(values), flushed(bounds)
+        found = np.searchsorted(bounds, values, side="right")
+        return torch.from_numpy(np.where(np.isnan(values), len(bounds), found).astype(np.int32))
+
+
+def flushed(x: np.ndarray[tuple[int, ...], np.dtype[np.floating]]) -> np.ndarray[tuple[int, ...], np.dtype[np.floating]]:
+    """The same values with float32 denormals replaced by zero (float64: its own denormals)."""
+    return np.where(np.abs(x) < np.finfo(x.dtype).tiny, np.zeros_like(x), x)

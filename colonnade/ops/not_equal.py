@@ -1,0 +1,32 @@
+"""`not_equal`: a filter that drops one value (missing strings, -1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from colonnade.errors import ShapeError
+from colonnade.ops.op import ElementFacts, FilterOp, Value
+
+
+@dataclass(frozen=True)
+class NotEqual(FilterOp):
+    """Keeps x where `x != value`; `value` is bytes for strings, an int for integers."""
+
+    value: bytes | int
+
+    def infer(self, *args: ElementFacts) -> ElementFacts:
+        """bool."""
+        (x,) = args
+        if (x.dtype == "string") != isinstance(self.value, bytes) or x.dtype.startswith("float"):
+            raise ShapeError("not_equal compares strings with bytes and integers with an int", got=f"{x.dtype} {self.value!r}")
+        return ElementFacts("bool", 0, 1)
+
+    def reference(self, *args: Value) -> Value:
+        """Elementwise."""
+        (x,) = args
+        if isinstance(x, torch.Tensor):
+            return x != self.value
+        return torch.tensor([s != self.value for s in np.asarray(x).reshape(-1)], dtype=torch.bool)

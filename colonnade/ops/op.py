@@ -1,0 +1,162 @@
+"""The two kinds of op, and their registries.
+
+A *column op* (`MapOp`, `FilterOp`, `ExpandOp`) says what is done to one element of a column; a *graph op* (`GraphOp`)
+is a whole-tensor op, shaped like the source framework's. Both are frozen dataclasses that hold attributes only.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from colonnade.core.dims import Dim
+from colonnade.core.facts import Facts
+
+Value = torch.Tensor | npt.NDArray[Any]
+"""A whole tensor for `reference`: torch for numbers and bools, a numpy object array of `bytes` for strings."""
+
+COLUMN_OPS: dict[str, type[ColumnOp]] = {}
+GRAPH_OPS: dict[str, type[GraphOp]] = {}
+
+
+def structural(**options: Any) -> Any:
+    """A dataclass field that changes generated code; every other attribute is a kernel argument."""
+    return dataclasses.field(metadata={"structural": True}, **options)
+
+
+def snake(name: str) -> str:
+    """`HashBytes` -> `hash_bytes`."""
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+def _register(registry: dict[str, Any], cls: type[Op]) -> None:
+    cls.name = snake(cls.__name__)
+    other = registry.get(cls.name)
+    if other is not None and other.__module__ != cls.__module__:
+        raise TypeError(f"op {cls.name!r} is defined in both {other.__module__} and {cls.__module__}")
+    registry[cls.name] = cls
+
+
+@dataclass(frozen=True)
+class Op:
+    """What is done to values; attributes only."""
+
+    name: ClassVar[str] = ""
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def attributes(self) -> Iterator[tuple[str, Any]]:
+        """Its attributes by name."""
+        for f in dataclasses.fields(self):
+            yield f.name, getattr(self, f.name)
+
+    @property
+    def structure(self) -> tuple[Any, ...]:
+        """What decides its code: its kind and its structural attributes."""
+        kept = [getattr(self, f.name) for f in dataclasses.fields(self) if f.metadata.get("structural")]
+        return (self.name, *kept)
+
+
+@dataclass(frozen=True)
+class ColumnOp(Op):
+    """An op on the elements of a column. `infer` gives the dtype of its result and proven bounds."""
+
+    arity: ClassVar[int] = 1
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__module__.rpartition(".")[2] != "op":
+            _register(COLUMN_OPS, cls)
+
+    def infer(self, *args: ElementFacts) -> ElementFacts:
+        """Facts of the result from facts of the operands. Errors: ShapeError on a dtype it cannot take."""
+        raise TypeError(f"{type(self).__name__} defines no infer")
+
+    def reference(self, *args: Value) -> Value:
+        """The result for flat operands: obviously right, not fast."""
+        raise TypeError(f"{type(self).__name__} defines no reference")
+
+
+@dataclass(frozen=True, slots=True)
+class ElementFacts:
+    """dtype of the elements (numpy-style name or `string`) and inclusive bounds of integers, where proven."""
+
+    dtype: str
+    lo: int | None = None
+    hi: int | None = None
+
+
+@dataclass(frozen=True)
+class MapOp(ColumnOp):
+    """One element to one element."""
+
+
+@dataclass(frozen=True)
+class FilterOp(ColumnOp):
+    """A predicate: the element stays where `reference` is true."""
+
+
+@dataclass(frozen=True)
+class ExpandOp(ColumnOp):
+    """One element to any number of elements, in order."""
+
+    def expand(self, value: Value) -> tuple[Value, torch.Tensor]:
+        """All results, flat, and how many came of each element."""
+        raise TypeError(f"{type(self).__name__} defines no expand")
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """The facts of a graph op's outputs; pairs of dims that the op requires to be equal.
+
+    Facts: `fresh(k)` symbols in it stand for sizes that only the data decide; each node gets its own.
+    """
+
+    outputs: tuple[Facts, ...]
+    equal: tuple[tuple[Dim, Dim], ...] = ()
+
+
+@dataclass(frozen=True)
+class GraphOp(Op):
+    """A whole-tensor op. `infer` is a pure function of (op, facts); `reference` computes it in torch."""
+
+    num_outputs: ClassVar[int] = 1
+    stateful: ClassVar[bool] = False
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__module__.rpartition(".")[2] != "op":
+            _register(GRAPH_OPS, cls)
+
+    def infer(self, *args: Facts) -> Inferred:
+        """Facts of the outputs from facts of the operands. Errors: ShapeError where the op cannot take them."""
+        raise TypeError(f"{type(self).__name__} defines no infer")
+
+    def reference(self, *args: Value) -> Any:
+        """The output, or a tuple of outputs where `num_outputs` is not 1."""
+        raise TypeError(f"{type(self).__name__} defines no reference")
+
+    def __call__(self, *args: Value) -> Any:
+        return self.reference(*args)
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The torch dtype of a numpy-style name."""
+    found = getattr(torch, name, None)
+    if not isinstance(found, torch.dtype):
+        raise ValueError(f"no torch dtype {name!r}")
+    return found
+
+
+def is_strings(value: Value) -> bool:
+    """Whether a reference value holds strings."""
+    return isinstance(value, np.ndarray)
