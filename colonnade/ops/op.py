@@ -16,7 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from colonnade.core import dims
 from colonnade.core.dims import Dim
+from colonnade.core.expr import Expr
 from colonnade.core.facts import Facts
 
 Value = torch.Tensor | npt.NDArray[Any]
@@ -125,9 +127,38 @@ class Inferred:
     equal: tuple[tuple[Dim, Dim], ...] = ()
 
 
+def fresh(k: int) -> Dim:
+    """The k-th size of an op's outputs that only the data decide: replaced by a symbol of the node's own."""
+    return dims.symbol(f"fresh_{k}")
+
+
+@dataclass(frozen=True)
+class Operand:
+    """An operand of `lower`: how the dense rest refers to it, and its facts."""
+
+    value: Any
+    facts: Facts
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """One aten call: overload name such as `aten.addmm.default`, positional and keyword arguments.
+
+    args may hold operand values, ints, floats, bools, dtypes by name, dims, and tuples of these.
+    """
+
+    op: str
+    args: tuple[Any, ...]
+    kwargs: tuple[tuple[str, Any], ...] = ()
+
+
 @dataclass(frozen=True)
 class GraphOp(Op):
-    """A whole-tensor op. `infer` is a pure function of (op, facts); `reference` computes it in torch."""
+    """A whole-tensor op. `infer` is a pure function of (op, facts); `reference` computes it in torch.
+
+    `elementwise` says it as column ops on the elements of its operands, where it is one; `lower` as aten, where a dense
+    network can hold it.
+    """
 
     num_outputs: ClassVar[int] = 1
     stateful: ClassVar[bool] = False
@@ -144,6 +175,14 @@ class GraphOp(Op):
     def reference(self, *args: Value) -> Any:
         """The output, or a tuple of outputs where `num_outputs` is not 1."""
         raise TypeError(f"{type(self).__name__} defines no reference")
+
+    def elementwise(self, *args: Expr) -> Expr | None:
+        """The same op on single elements, as an expression of column ops; None: it is not elementwise."""
+        return None
+
+    def lower(self, *args: Operand) -> Lowered | None:
+        """The same op in aten, given facts of the operands; None: a dense rest cannot hold it."""
+        return None
 
     def __call__(self, *args: Value) -> Any:
         return self.reference(*args)

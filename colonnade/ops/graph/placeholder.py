@@ -1,0 +1,32 @@
+"""`placeholder`: an input of the graph."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from colonnade.core import dims, facts
+from colonnade.errors import GraphError
+from colonnade.ops.op import GraphOp, Inferred, Value
+
+
+@dataclass(frozen=True)
+class Placeholder(GraphOp):
+    """A tensor that the caller feeds. shape: int, symbol name (str) for an unknown dim; None: unknown rank.
+
+    Facts: unknown dims are symbols of the given names; two placeholders with one name share the dim.
+    """
+
+    key: str
+    dtype: str
+    shape: tuple[int | str, ...] | None
+
+    def infer(self, *args: facts.Facts) -> Inferred:
+        """dtype and symbolic shape."""
+        if self.shape is None:
+            return Inferred((facts.facts(self.dtype, None),))
+        shape = tuple(d if isinstance(d, int) else dims.symbol(d) for d in self.shape)
+        return Inferred((facts.facts(self.dtype, shape),))
+
+    def reference(self, *args: Value) -> Value:
+        """Never computed: it is fed."""
+        raise GraphError(f"input {self.key!r} was not fed")
