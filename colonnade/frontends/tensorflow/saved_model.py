@@ -26,6 +26,7 @@ SERVE = "serve"
 _FILE = "saved_model.pb"
 _INIT_SIGNATURE = "__saved_model_init_op"
 _INIT_COLLECTIONS = ("saved_model_main_op", "legacy_init_op", "saved_model_legacy_init_op")
+_ASSETS = "saved_model_assets"
 _META_INFO, _GRAPH, _SAVER, _COLLECTION, _SIGNATURE, _ASSET = 1, 2, 3, 4, 5, 6
 
 
@@ -115,6 +116,7 @@ class _Reader:
         ops = self._ops(*info)
         reader = NodeReader(buf, self._kept, ops)
         graphs = parts.get(_GRAPH, [])
+        collections = dict(wire.entry(buf, a, b) for a, b in parts.get(_COLLECTION, []))
         signatures = dict(self._signatures(parts.get(_SIGNATURE, [])))
         init = signatures.pop(_INIT_SIGNATURE, None)
         return MetaGraph(
@@ -122,8 +124,8 @@ class _Reader:
             nodes=tuple(node for graph in graphs for node in reader.nodes(*graph, 1)),
             functions={f.name: f for graph in graphs for f in self._functions(reader, *graph)},
             signatures=signatures,
-            assets=self._assets(parts.get(_ASSET, [])),
-            init_op=_init_node(init) or self._init_op(parts.get(_COLLECTION, [])),
+            assets=self._assets(parts.get(_ASSET, []) + self._asset_collection(collections)),
+            init_op=_init_node(init) or self._init_op(collections),
             saver=self._saver(*parts[_SAVER][-1]) if _SAVER in parts else None,
             ops=ops,
             tensorflow_version=wire.text(buf, *(wire.span(buf, *info, 5) or (end, end))),
@@ -154,9 +156,18 @@ class _Reader:
             out[read_tensor_info(self._buf, *info).name] = "assets/" + wire.text(self._buf, *file)
         return out
 
-    def _init_op(self, parts: list[Span]) -> str:
+    def _asset_collection(self, collections: dict[str, Span]) -> list[Span]:
+        """The AssetFileDefs that TensorFlow 1 keeps as `Any` messages in a collection."""
+        buf = self._buf
+        packed = (
+            s
+            for any_list in wire.spans(buf, *collections.get(_ASSETS, (0, 0)), 5)
+            for s in wire.spans(buf, *any_list, 1)
+        )
+        return [value for value in (wire.span(buf, *item, 2) for item in packed) if value is not None]
+
+    def _init_op(self, collections: dict[str, Span]) -> str:
         """The node named by a TensorFlow 1 collection."""
-        collections = dict(wire.entry(self._buf, a, b) for a, b in parts)
         for name in _INIT_COLLECTIONS:
             for a, b in wire.spans(self._buf, *collections.get(name, (0, 0)), 1):
                 nodes = wire.texts(self._buf, a, b, 1)
