@@ -61,7 +61,7 @@ class NoSkips:
             self.skips.append(report.nodeid)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        if self.skips and session.exitstatus == pytest.ExitCode.OK:
+        if self.skips and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
