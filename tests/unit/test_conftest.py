@@ -52,16 +52,15 @@ def test_expected_failure(): assert False
 """
 
 
-@pytest.mark.parametrize("options", [(), ("-n", "2")], ids=["one process", "two processes"])
-def test_every_kind_of_skip_fails_the_run(tmp_path: Path, options: tuple[str, ...]) -> None:
-    status, output = _run(tmp_path, SKIPS, *options)
+def test_every_kind_of_skip_fails_a_run_of_several_processes(tmp_path: Path) -> None:
+    status, output = _run(tmp_path, SKIPS, "-n", "2")
     assert status == pytest.ExitCode.TESTS_FAILED
     listed = output.partition("skipped tests fail the run")[2].split()
     assert {f"tests/test_it.py::test_by_{kind}" for kind in ("call", "mark", "fixture")} <= set(listed)
     assert "tests/test_it.py::test_expected_failure" not in listed
 
 
-def test_a_skipped_module_fails_the_run(tmp_path: Path) -> None:
+def test_a_skipped_module_fails_a_run_of_one_process(tmp_path: Path) -> None:
     status, output = _run(tmp_path, "pytest.importorskip('no_such_module')")
     assert status == pytest.ExitCode.TESTS_FAILED
     assert "skipped tests fail the run" in output
