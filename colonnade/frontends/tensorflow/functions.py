@@ -38,18 +38,19 @@ def inline(meta: MetaGraph, targets: Sequence[str]) -> FlatGraph:
     roots = [target.removeprefix("^") for target in targets]
     flat.add_main(reachable({n.name: n for n in meta.nodes}, (node_of(r) for r in roots)))
     flat.check()
-    nodes = [Node(n.name, n.op, tuple(flat.resolve(ref) for ref in n.inputs), n.attrs) for n in flat.nodes]
     tensors = {target: flat.resolve(canonical(root)) for target, root in zip(targets, roots, strict=True)}
-    by_name = {node.name: node for node in nodes}
     effects = tuple(flat.effects)
+    by_name = {node.name: node for node in flat.resolved()}
     keep = reachable(by_name, (*(node_of(t) for t in tensors.values()), *effects))
-    _check_inputs(keep, by_name)
-    return FlatGraph(tuple(_sorted(keep, by_name)), tensors, effects)
+    lost = [f"'{name}' is asked for" for name in tensors.values() if node_of(name) not in by_name]
+    return FlatGraph(tuple(_sorted(keep, by_name, lost)), tensors, effects)
 
 
 def node_of(ref: str) -> str:
     """The node of an input or tensor name: 'a' of 'a', 'a:1' and '^a'."""
-    return ref.removeprefix("^").partition(":")[0]
+    if ref[:1] == "^":
+        return ref[1:]
+    return ref.partition(":")[0] if ":" in ref else ref
 
 
 def canonical(ref: str) -> str:
@@ -59,19 +60,32 @@ def canonical(ref: str) -> str:
 
 def reachable(nodes: Mapping[str, Node], roots: Iterable[str]) -> list[Node]:
     """The nodes that `roots` need, in the order of `nodes`; names that do not exist are left to the caller."""
-    seen: set[str] = set()
-    stack = [root for root in roots if root in nodes]
+    seen = {root for root in roots if root in nodes}
+    stack = list(seen)
     while stack:
-        name = stack.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        stack.extend(source for source in map(node_of, nodes[name].inputs) if source in nodes and source not in seen)
+        for ref in nodes[stack.pop()].inputs:
+            source = ref if ref in nodes else node_of(ref)
+            if source not in seen and source in nodes:
+                seen.add(source)
+                stack.append(source)
     return [node for name, node in nodes.items() if name in seen]
 
 
-def _check_inputs(nodes: Sequence[Node], by_name: Mapping[str, Node]) -> None:
-    lost = [
+def _sorted(nodes: Sequence[Node], by_name: Mapping[str, Node], lost: list[str]) -> list[Node]:
+    """The nodes with inputs first: as they are where they are in order (most graphs), else depth-first."""
+    seen: set[str] = set()
+    ordered = True
+    for node in nodes:
+        seen.add(node.name)
+        ordered = ordered and all(ref in seen or node_of(ref) in seen for ref in node.inputs)
+    if ordered and not lost:
+        return list(nodes)
+    _check_inputs(nodes, by_name, lost)
+    return _depth_first(nodes, by_name)
+
+
+def _check_inputs(nodes: Sequence[Node], by_name: Mapping[str, Node], lost: list[str]) -> None:
+    lost = lost + [
         f"'{node.name}' ({node.op}) reads '{ref}'"
         for node in nodes
         for ref in node.inputs
@@ -81,8 +95,7 @@ def _check_inputs(nodes: Sequence[Node], by_name: Mapping[str, Node]) -> None:
         raise GraphError("nodes read inputs that do not exist", got=listed(lost), help="the model file is damaged")
 
 
-def _sorted(nodes: Sequence[Node], by_name: Mapping[str, Node]) -> list[Node]:
-    """The nodes with inputs first, otherwise in their order (depth-first, without recursion)."""
+def _depth_first(nodes: Sequence[Node], by_name: Mapping[str, Node]) -> list[Node]:
     done: dict[str, bool] = {}  # False while a node is on the path
     out = []
     for root in nodes:
@@ -160,8 +173,9 @@ class _Flattener:
     def add_main(self, nodes: Iterable[Node]) -> None:
         """The main graph's nodes, then every body that they call."""
         for node in nodes:
-            inputs = tuple(ref if ref.startswith("^") else canonical(ref) for ref in node.inputs)
-            self._add(Node(node.name, node.op, inputs, node.attrs), ())
+            if any(ref.endswith(":0") for ref in node.inputs):
+                node = Node(node.name, node.op, tuple(map(canonical, node.inputs)), node.attrs)
+            self._add(node, ())
         while self._pending:
             self._expand(self._pending.pop())
 
@@ -181,6 +195,16 @@ class _Flattener:
                 raise GraphError("the graph has a cycle through a function call", got=ref)
             seen.add(ref)
         return ref
+
+    def resolved(self) -> list[Node]:
+        """The flat nodes, their inputs resolved."""
+        alias = self._alias
+        out = []
+        for node in self.nodes:
+            if alias and any(ref in alias for ref in node.inputs):
+                node = Node(node.name, node.op, tuple(map(self.resolve, node.inputs)), node.attrs)
+            out.append(node)
+        return out
 
     def _add(self, node: Node, chain: tuple[str, ...]) -> None:
         function, bound = self._called(node)

@@ -511,7 +511,11 @@ class NodeReader:
             size = buf[i + 1]
             i += 2
             if size > 0x7F:
-                size, i = wire.varint(buf, i - 1, end)
+                if buf[i] < 0x80:
+                    size += (buf[i] << 7) - 0x80
+                    i += 1
+                else:
+                    size, i = wire.varint(buf, i - 1, end)
             stop = i + size
             if stop > end:
                 raise damaged("a node runs over its end", f"byte {i}", f"{end - i} bytes", f"{size} bytes")
@@ -556,7 +560,7 @@ class NodeReader:
     def nodes(self, start: int, end: int, number: int) -> tuple[Node, ...]:
         """Every NodeDef in the repeated field `number` of a message."""
         node = self.node
-        return tuple(node(a, b) for a, b in wire.spans(self._buf, start, end, number))
+        return tuple([node(a, b) for a, b in wire.spans(self._buf, start, end, number)])
 
     def function(self, start: int, end: int) -> Function:
         """The FunctionDef in `buf[start:end]`."""

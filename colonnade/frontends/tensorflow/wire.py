@@ -49,31 +49,57 @@ def fields(buf: Buffer, i: int, end: int) -> Iterator[tuple[int, int, int, int]]
     Facts: a varint has its unsigned value in `a`; every other type has its bytes at `buf[a:b]`.
     """
     while i < end:
-        tag, i = varint(buf, i, end)
+        field, kind, a, b, i = _field(buf, i, end)
+        yield field, kind, a, b
+
+
+def _field(buf: Buffer, i: int, end: int) -> tuple[int, int, int, int, int]:
+    """The field at `i` as `fields` gives it, and the offset behind it."""
+    if end - i > 1 and buf[i] < 0x80 and buf[i + 1] < 0x80:  # a tag and a number of one byte each, as nearly always
+        tag = buf[i]
+        number = buf[i + 1]
         kind = tag & 7
-        if kind == BYTES:
-            size, i = varint(buf, i, end)
-            stop = i + size
-        elif kind == VARINT:
-            value, i = varint(buf, i, end)
-            yield tag >> 3, kind, value, 0
-            continue
-        elif kind == FIXED32:
-            stop = i + 4
-        elif kind == FIXED64:
-            stop = i + 8
-        else:
-            raise damaged(f"wire type {kind} is not one that is used here", where=f"byte {i}")
-        if stop > end:
-            got, want = f"{end - i} bytes", f"{stop - i} bytes"
-            raise damaged("a field runs over the end of its message", f"byte {i}", got, want)
-        yield tag >> 3, kind, i, stop
-        i = stop
+        if kind == BYTES and i + 2 + number <= end:
+            return tag >> 3, kind, i + 2, i + 2 + number, i + 2 + number
+        if kind == VARINT:
+            return tag >> 3, kind, number, 0, i + 2
+    tag, i = varint(buf, i, end)
+    kind = tag & 7
+    if kind == BYTES:
+        size, i = varint(buf, i, end)
+        stop = i + size
+    elif kind == VARINT:
+        value, i = varint(buf, i, end)
+        return tag >> 3, kind, value, 0, i
+    elif kind in (FIXED32, FIXED64):
+        stop = i + (4 if kind == FIXED32 else 8)
+    else:
+        raise damaged(f"wire type {kind} is not one that is used here", where=f"byte {i}")
+    if stop > end:
+        got, want = f"{end - i} bytes", f"{stop - i} bytes"
+        raise damaged("a field runs over the end of its message", f"byte {i}", got, want)
+    return tag >> 3, kind, i, stop, stop
 
 
 def spans(buf: Buffer, i: int, end: int, number: int) -> Iterator[Span]:
     """The byte ranges of every length-delimited field `number`."""
-    for field, kind, a, b in fields(buf, i, end):
+    wanted = number << 3 | BYTES
+    while i < end:
+        # The common case, a one-byte tag and a length of one or two bytes, without a call.
+        if end - i > 3 and buf[i] == wanted and (buf[i + 1] < 0x80 or buf[i + 2] < 0x80):
+            size = buf[i + 1]
+            i += 2
+            if size > 0x7F:
+                size += (buf[i] << 7) - 0x80
+                i += 1
+            if i + size > end:
+                raise damaged(
+                    "a field runs over the end of its message", f"byte {i}", f"{end - i} bytes", f"{size} bytes"
+                )
+            yield i, i + size
+            i += size
+            continue
+        field, kind, a, b, i = _field(buf, i, end)
         if field == number and kind == BYTES:
             yield a, b
 
