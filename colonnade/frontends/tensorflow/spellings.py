@@ -1,0 +1,223 @@
+"""TensorFlow ops that are one graph op: a line each. What needs more than one stands in `rules.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from colonnade.core.consts import Const
+from colonnade.errors import ImportFailure
+from colonnade.ops.graph.abs import Abs
+from colonnade.ops.graph.add import Add
+from colonnade.ops.graph.all import All
+from colonnade.ops.graph.any import Any as AnyOf
+from colonnade.ops.graph.as_string import AsString
+from colonnade.ops.graph.bias_add import BiasAdd
+from colonnade.ops.graph.bucketize import Bucketize
+from colonnade.ops.graph.cast import Cast
+from colonnade.ops.graph.ceil import Ceil
+from colonnade.ops.graph.compare import Compare
+from colonnade.ops.graph.concat import Concat
+from colonnade.ops.graph.constant import Constant
+from colonnade.ops.graph.elu import Elu
+from colonnade.ops.graph.exp import Exp
+from colonnade.ops.graph.expand_dims import ExpandDims
+from colonnade.ops.graph.fill import Fill
+from colonnade.ops.graph.floor import Floor
+from colonnade.ops.graph.floor_div import FloorDiv
+from colonnade.ops.graph.floor_mod import FloorMod
+from colonnade.ops.graph.gather import Gather
+from colonnade.ops.graph.gather_nd import GatherNd
+from colonnade.ops.graph.log import Log
+from colonnade.ops.graph.log1p import Log1p
+from colonnade.ops.graph.logical_and import LogicalAnd
+from colonnade.ops.graph.logical_not import LogicalNot
+from colonnade.ops.graph.logical_or import LogicalOr
+from colonnade.ops.graph.mat_mul import MatMul
+from colonnade.ops.graph.max import Max
+from colonnade.ops.graph.maximum import Maximum
+from colonnade.ops.graph.mean import Mean
+from colonnade.ops.graph.min import Min
+from colonnade.ops.graph.minimum import Minimum
+from colonnade.ops.graph.mul import Mul
+from colonnade.ops.graph.neg import Neg
+from colonnade.ops.graph.ones_like import OnesLike
+from colonnade.ops.graph.pack import Pack
+from colonnade.ops.graph.pow import Pow
+from colonnade.ops.graph.prod import Prod
+from colonnade.ops.graph.range import Range
+from colonnade.ops.graph.rank import Rank
+from colonnade.ops.graph.real_div import RealDiv
+from colonnade.ops.graph.relu import Relu
+from colonnade.ops.graph.reshape import Reshape
+from colonnade.ops.graph.round import Round
+from colonnade.ops.graph.rsqrt import Rsqrt
+from colonnade.ops.graph.select import Select
+from colonnade.ops.graph.shape import Shape
+from colonnade.ops.graph.sigmoid import Sigmoid
+from colonnade.ops.graph.sign import Sign
+from colonnade.ops.graph.size import Size
+from colonnade.ops.graph.slice import Slice
+from colonnade.ops.graph.softmax import Softmax
+from colonnade.ops.graph.softplus import Softplus
+from colonnade.ops.graph.sparse_fill_empty_rows import SparseFillEmptyRows
+from colonnade.ops.graph.sparse_reshape import SparseReshape
+from colonnade.ops.graph.sparse_segment_reduce import SparseSegmentReduce
+from colonnade.ops.graph.sqrt import Sqrt
+from colonnade.ops.graph.square import Square
+from colonnade.ops.graph.squared_difference import SquaredDifference
+from colonnade.ops.graph.squeeze import Squeeze
+from colonnade.ops.graph.strided_slice import StridedSlice
+from colonnade.ops.graph.string_to_hash_bucket import StringToHashBucket
+from colonnade.ops.graph.sub import Sub
+from colonnade.ops.graph.sum import Sum
+from colonnade.ops.graph.tanh import Tanh
+from colonnade.ops.graph.tile import Tile
+from colonnade.ops.graph.transpose import Transpose
+from colonnade.ops.graph.unique import Unique
+from colonnade.ops.graph.where import Where
+from colonnade.ops.graph.zeros_like import ZerosLike
+from colonnade.ops.op import GraphOp
+
+Attrs = Mapping[str, Any]
+Spelling = Callable[[Attrs], GraphOp]
+
+
+def _bucketize(a: Attrs) -> GraphOp:
+    # TensorFlow's kernels run with denormals flushed to zero.
+    return Bucketize(Const(np.array(a["boundaries"], dtype=np.float32)), flush_denormals=True)
+
+
+def _gather(a: Attrs) -> GraphOp:
+    return Gather(batch_dims=a.get("batch_dims", 0))
+
+
+def _strided_slice(a: Attrs) -> GraphOp:
+    names = ("begin_mask", "end_mask", "ellipsis_mask", "new_axis_mask", "shrink_axis_mask")
+    return StridedSlice(**{name: a.get(name, 0) for name in names})
+
+
+def _segment(pooling: str, with_num_segments: bool = False) -> Spelling:
+    return lambda a: SparseSegmentReduce(pooling, with_num_segments=with_num_segments)
+
+
+def _compare(kind: str) -> Spelling:
+    return lambda a: Compare(kind)
+
+
+def _reduce(op: Callable[..., GraphOp]) -> Spelling:
+    return lambda a: op(keep_dims=bool(a.get("keep_dims", False)))
+
+
+def _squeeze(a: Attrs) -> GraphOp:
+    return Squeeze(tuple(a.get("squeeze_dims", ()) or ()))
+
+
+def _hash_bucket(a: Attrs) -> GraphOp:
+    return StringToHashBucket(a["num_buckets"])
+
+
+def _as_string(a: Attrs) -> GraphOp:
+    plain = a.get("precision", -1) == -1 and not a.get("scientific") and not a.get("shortest")
+    if not plain or a.get("width", -1) != -1 or a.get("fill"):
+        raise ImportFailure("AsString with a format is not supported", got=str(dict(a)))
+    return AsString()
+
+
+def _mat_mul(a: Attrs) -> GraphOp:
+    return MatMul(transpose_a=bool(a.get("transpose_a")), transpose_b=bool(a.get("transpose_b")))
+
+
+def _bias_add(a: Attrs) -> GraphOp:
+    layout = a.get("data_format", b"NHWC")
+    if layout not in (b"NHWC", "NHWC", b"", ""):
+        raise ImportFailure("BiasAdd in another layout than NHWC is not supported", got=str(layout))
+    return BiasAdd()
+
+
+SPELLINGS: dict[str, Spelling] = {
+    "Abs": lambda a: Abs(),
+    "Add": lambda a: Add(),
+    "AddV2": lambda a: Add(),
+    "All": _reduce(All),
+    "Any": _reduce(AnyOf),
+    "AsString": _as_string,
+    "BiasAdd": _bias_add,
+    "Bucketize": _bucketize,
+    "Cast": lambda a: Cast(a["DstT"]),
+    "Ceil": lambda a: Ceil(),
+    "ConcatV2": lambda a: Concat(),
+    "Const": lambda a: Constant(Const(a["value"])),
+    "Elu": lambda a: Elu(),
+    "Equal": _compare("eq"),
+    "Exp": lambda a: Exp(),
+    "ExpandDims": lambda a: ExpandDims(),
+    "Fill": lambda a: Fill(),
+    "Floor": lambda a: Floor(),
+    "FloorDiv": lambda a: FloorDiv(),
+    "FloorMod": lambda a: FloorMod(),
+    "GatherNd": lambda a: GatherNd(),
+    "GatherV2": _gather,
+    "Greater": _compare("gt"),
+    "GreaterEqual": _compare("ge"),
+    "Less": _compare("lt"),
+    "LessEqual": _compare("le"),
+    "Log": lambda a: Log(),
+    "Log1p": lambda a: Log1p(),
+    "LogicalAnd": lambda a: LogicalAnd(),
+    "LogicalNot": lambda a: LogicalNot(),
+    "LogicalOr": lambda a: LogicalOr(),
+    "MatMul": _mat_mul,
+    "Max": _reduce(Max),
+    "Maximum": lambda a: Maximum(),
+    "Mean": _reduce(Mean),
+    "Min": _reduce(Min),
+    "Minimum": lambda a: Minimum(),
+    "Mul": lambda a: Mul(),
+    "Neg": lambda a: Neg(),
+    "NotEqual": _compare("ne"),
+    "OnesLike": lambda a: OnesLike(),
+    "Pack": lambda a: Pack(axis=a.get("axis", 0)),
+    "Pow": lambda a: Pow(),
+    "Prod": _reduce(Prod),
+    "Range": lambda a: Range(),
+    "Rank": lambda a: Rank(),
+    "RealDiv": lambda a: RealDiv(),
+    "Relu": lambda a: Relu(),
+    "Reshape": lambda a: Reshape(),
+    "Round": lambda a: Round(),
+    "Rsqrt": lambda a: Rsqrt(),
+    "Select": lambda a: Select(v1=True),
+    "SelectV2": lambda a: Select(),
+    "Shape": lambda a: Shape(a.get("out_type", "int32")),
+    "Sigmoid": lambda a: Sigmoid(),
+    "Sign": lambda a: Sign(),
+    "Size": lambda a: Size(a.get("out_type", "int32")),
+    "Slice": lambda a: Slice(),
+    "Softmax": lambda a: Softmax(),
+    "Softplus": lambda a: Softplus(),
+    "SparseFillEmptyRows": lambda a: SparseFillEmptyRows(),
+    "SparseReshape": lambda a: SparseReshape(),
+    "SparseSegmentMean": _segment("mean"),
+    "SparseSegmentMeanWithNumSegments": _segment("mean", True),
+    "SparseSegmentSqrtN": _segment("sqrtn"),
+    "SparseSegmentSqrtNWithNumSegments": _segment("sqrtn", True),
+    "SparseSegmentSum": _segment("sum"),
+    "SparseSegmentSumWithNumSegments": _segment("sum", True),
+    "Sqrt": lambda a: Sqrt(),
+    "Square": lambda a: Square(),
+    "SquaredDifference": lambda a: SquaredDifference(),
+    "Squeeze": _squeeze,
+    "StridedSlice": _strided_slice,
+    "StringToHashBucketFast": _hash_bucket,
+    "Sub": lambda a: Sub(),
+    "Sum": _reduce(Sum),
+    "Tanh": lambda a: Tanh(),
+    "Tile": lambda a: Tile(),
+    "Transpose": lambda a: Transpose(),
+    "Unique": lambda a: Unique(a.get("out_idx", "int32")),
+    "Where": lambda a: Where(),
+    "ZerosLike": lambda a: ZerosLike(),
+}
