@@ -93,6 +93,10 @@ class TensorFlowModel:
         except KeyError as error:
             raise OracleError(_message(error), where=self._where) from error
 
+    def node_kinds(self) -> dict[str, str]:
+        """The op of every node of the main graph, by node name."""
+        return {operation.name: operation.type for operation in self._graph.get_operations()}
+
     def close(self) -> None:
         """Give back what the session holds."""
         self._session.close()
@@ -145,4 +149,6 @@ def _as_fed(value: Array) -> Array:
 
 
 def _message(error: BaseException) -> str:
-    return str(getattr(error, "message", None) or error)
+    text = str(getattr(error, "message", None) or error)
+    # "Graph execution error", where Python defined the node (unknown for a loaded model), then what happened.
+    return text.partition("\nNode: ")[2] or text

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ LARGE_ROWS = 1 << 23
 _POOLINGS: tuple[Pooling, ...] = ("sum", "mean", "sqrtn")
 _DIMS = (1, 2, 3, 4, 5, 8, 12, 16, 17, 20, 24, 32, 33)
 _COUNTS = (1, 2, 7, 8, 9, 15, 16, 17, 31, 63, 64, 65, 100, 127, 255, 256, 257, 600)
+_TINY_ROWS = 500
 _ROWS = (1, 2, 3, 10, 97, 100, 128, 1000, 4096, 10_000)
 
 
@@ -77,8 +79,17 @@ def family_columns(counts: Counts, large_rows: int) -> tuple[ColumnSpec, ...]:
     )
 
 
+def tiny(*, seed: int = 0, extra_outputs: bool = False, name: str = "tiny") -> ModelSpec:
+    """A model of every kind of column that is small enough to keep in the repository."""
+    columns = tuple(replace(c, rows=min(c.rows, _TINY_ROWS)) for c in family_columns(Counts(24, 6, 6, 4, 2), 1 << 9))
+    return ModelSpec(name, columns, 8, (8,), (16, 8), seed, extra_outputs)
+
+
 def varied(spec: ModelSpec, *, seed: int, name: str) -> ModelSpec:
-    """`spec` with boundaries, rows, embedding dims, pooling, dtypes and separators drawn anew for every column."""
+    """`spec` with boundaries, rows, embedding dims, pooling, dtypes and separators drawn anew for every column.
+
+    Facts: no hashed column but a large one gets more rows than it has.
+    """
     rng = np.random.default_rng(seed)
     return replace(spec, name=name, seed=seed, columns=tuple(_vary(column, rng) for column in spec.columns))
 
@@ -86,7 +97,7 @@ def varied(spec: ModelSpec, *, seed: int, name: str) -> ModelSpec:
 def named(name: str) -> ModelSpec:
     """The model called `name`.
 
-    Facts: `micro<N>`; `E<k>` or `F<k>` with a k-th of the columns and large rows 2^12 (2^10 from k = 20 on);
+    Facts: `micro<N>`; `tiny`; `E<k>` or `F<k>` with a k-th of the columns and large rows 2^12 (2^10 from k = 20 on);
     `E_full_cols` and `F_full_cols` with large rows 2^17; `E` and `F` as published. Suffix `_varied`: columns differ in
     everything. Suffix `_outputs`: with the signature `columns`.
     Errors: OptionError for any other name.
@@ -107,12 +118,14 @@ def _base(base: str, name: str) -> ModelSpec:
         return makers[match[1]](divisor=divisor, large_rows=1 << (12 if divisor < 20 else 10))
     if match := re.fullmatch(r"([EF])_full_cols", base):
         return makers[match[1]](large_rows=1 << 17)
+    if base == "tiny":
+        return tiny()
     if base in makers:
         return makers[base]()
     raise OptionError(
         "no such test model",
         got=name,
-        want="micro<N>, E, F, E<k>, F<k>, E_full_cols or F_full_cols, with _varied or _outputs at the end",
+        want="micro<N>, tiny, E, F, E<k>, F<k>, E_full_cols or F_full_cols, with _varied or _outputs at the end",
     )
 
 
@@ -128,14 +141,15 @@ def _vary(column: ColumnSpec, rng: np.random.Generator) -> ColumnSpec:
         return replace(column, boundaries=boundaries, rows=len(boundaries) + 1)
     if column.name.startswith("large_"):
         return replace(column, rows=max(1, column.rows - int(rng.integers(7))), separator=str(rng.choice(list(";,|"))))
+    rows = min(column.rows, int(rng.choice(_ROWS)))
     dtype = str(rng.choice(["int32", "int64"])) if column.dtype == "int32" else column.dtype
     separator = str(rng.choice(list(";,|"))) if column.kind == "split_hash" else column.separator
-    return replace(column, rows=int(rng.choice(_ROWS)), dtype=dtype, separator=separator)
+    return replace(column, rows=rows, dtype=dtype, separator=separator)
 
 
 def _vary_boundaries(rng: np.random.Generator) -> tuple[float, ...]:
     count = int(rng.choice(_COUNTS))
-    shapes: tuple[Callable[[], NDArray[np.float64]], ...] = (
+    shapes: tuple[Callable[[], NDArray[np.floating[Any]]], ...] = (
         lambda: np.arange(count) * rng.uniform(0.01, 10.0) + rng.uniform(-100.0, 100.0),
         lambda: rng.normal(0.0, 1.0, count),
         lambda: np.cumsum(rng.lognormal(0.0, 2.0, count)) - 50.0,

@@ -1,0 +1,173 @@
+"""The made models are what their specs say, as TensorFlow sees them."""
+
+import collections
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from colonnade.errors import OptionError
+from colonnade.testing.models import ModelSpec, TensorSpec, build, cached, named
+from colonnade.testing.models.__main__ import app
+from colonnade.testing.models.feeds import spec_feed
+from colonnade.testing.oracle import OracleError, TensorFlowModel
+
+SPEC = named("tiny_varied_outputs")
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(SPEC, tmp_path_factory.mktemp("models") / "model")
+
+
+@pytest.fixture(scope="module")
+def model(path: Path) -> Iterator[TensorFlowModel]:
+    with TensorFlowModel(path) as loaded:
+        yield loaded
+
+
+def test_graph_has_reference_variables_only(model: TensorFlowModel) -> None:
+    kinds = collections.Counter(model.node_kinds().values())
+    num_dense = 2 * (len(SPEC.bottom) + len(SPEC.top) + 1)
+    assert kinds["VariableV2"] == len(SPEC.columns) + num_dense
+    assert not {"VarHandleOp", "ReadVariableOp", "ResourceGather"} & set(kinds)
+    expected = collections.Counter(column.kind for column in SPEC.columns)
+    assert kinds["Bucketize"] == expected["bucketized"]
+    assert kinds["StringToHashBucketFast"] == expected["hash"] + expected["split_hash"]
+    assert kinds["StringSplitV2"] == expected["split_hash"]
+
+
+def test_signature(model: TensorFlowModel) -> None:
+    assert model.inputs() == tuple(sorted(SPEC.inputs, key=lambda each: each.name))
+    assert model.outputs() == (TensorSpec("prediction", "float32", (None, 1)),)
+
+
+def test_second_signature(path: Path) -> None:
+    with TensorFlowModel(path, "columns") as model:
+        assert {(o.name, o.shape) for o in model.outputs()} == {("columns", (None, SPEC.width)), ("score", (None, 1))}
+        answer = model.run(spec_feed(SPEC, 64, np.random.default_rng(0)))
+    assert answer["columns"].shape == (64, SPEC.width) and answer["score"].shape == (64, 1)
+
+
+def test_scores_are_spread(model: TensorFlowModel) -> None:
+    score = model.run(spec_feed(SPEC, 256, np.random.default_rng(0)), ["score:0"])["score:0"]
+    assert score.std() > 0.05 and score.min() < 0.5 < score.max()
+    assert ((score > 0.01) & (score < 0.99)).mean() > 0.9
+
+
+def test_same_spec_same_weights_and_no_trace_in_the_process(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    graph = tf.compat.v1.get_default_graph()
+    spec = named("micro2")
+    feed = spec_feed(spec, 33, np.random.default_rng(0))
+    answers = []
+    for name in ("a", "b"):
+        with TensorFlowModel(build(spec, tmp_path / name), threads=1) as model:
+            answers.append(model.run(feed)["output"])
+    assert np.array_equal(answers[0], answers[1])
+    assert np.ptp(answers[0]) > 1.0
+    assert tf.executing_eagerly() and tf.compat.v1.get_default_graph() is graph
+    assert tf.compat.v1.resource_variables_enabled()
+
+
+def test_a_mean_column_is_a_row_of_its_table(model: TensorFlowModel) -> None:
+    column = next(column for column in SPEC.columns if column.kind == "bucketized")
+    table = f"input_layer/{column.name}_bucketized_embedding/embedding_weights:0"
+    source = next(
+        name for name in model.operands("input_layer/concat") if name.startswith(f"input_layer/{column.name}_")
+    )
+    feed = spec_feed(SPEC, 33, np.random.default_rng(1))
+    found = model.run(feed, [table, source])
+    ids = np.searchsorted(np.array(column.boundaries, np.float32), feed[column.name][:, 0], side="right")
+    assert found[table].shape == (column.rows, column.embedding_dim)
+    assert np.array_equal(found[source], found[table][ids])
+
+
+def test_run_errors(model: TensorFlowModel) -> None:
+    feed = spec_feed(SPEC, 3, np.random.default_rng(0))
+    with pytest.raises(OracleError, match="no_such_key"):
+        model.run(feed | {"no_such_key": np.zeros(3, np.float32)})
+    with pytest.raises(OracleError, match="no_such_tensor"):
+        model.run(feed, ["no_such_tensor:0"])
+    with pytest.raises(OracleError, match="placeholder"):
+        model.run({key: value for key, value in feed.items() if key != "num_0"})
+    with pytest.raises(OracleError, match=r"'top_input'\nConcatOp : Dimension 0"):
+        model.run(feed | {"num_0": np.zeros((4, 1), np.float32)}, ["score:0"])
+    with pytest.raises(OracleError, match="no_such_node"):
+        model.operands("no_such_node")
+
+
+def test_load_errors(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(OracleError):
+        TensorFlowModel(path, tags=("nothing",))
+    with pytest.raises(OracleError):
+        TensorFlowModel(tmp_path)
+    with pytest.raises(OptionError, match="exists already"):
+        build(named("micro1"), path)
+    with pytest.raises(OracleError, match="no such signature"):
+        TensorFlowModel(build(named("micro1"), tmp_path / "micro1"), "nothing")
+
+
+def test_keras_model(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    class Module(tf.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = tf.Variable(np.arange(20, dtype=np.float32).reshape(10, 2))
+
+        @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="ids")])  # type: ignore[untyped-decorator]
+        def __call__(self, ids: object) -> dict[str, object]:
+            return {"rows": tf.gather(self.table, ids)}
+
+    module = Module()
+    tf.saved_model.save(module, str(tmp_path / "m"), signatures=module.__call__)
+    with TensorFlowModel(tmp_path / "m", threads=1) as model:
+        assert [(i.name, i.dtype, i.shape) for i in model.inputs()] == [("ids", "int64", (None,))]
+        rows = model.run({"ids": np.array([3, 0], np.int64)})["rows"]
+        assert np.array_equal(rows, [[6.0, 7.0], [0.0, 1.0]])
+        with pytest.raises(OracleError, match="not in"):
+            model.run({"ids": np.array([10], np.int64)})
+
+
+def test_strings_reach_tensorflow_whole(tmp_path: Path) -> None:
+    import tensorflow as tf
+
+    with tf.Graph().as_default():
+        text = tf.compat.v1.placeholder(tf.string, [None], name="text")
+        length = tf.strings.length(text)
+        with tf.compat.v1.Session() as session:
+            tf.compat.v1.saved_model.simple_save(session, str(tmp_path / "m"), {"text": text}, {"length": length})
+    with TensorFlowModel(tmp_path / "m") as model:
+        feed = np.array([b"", b"a\0", b"\0\0\0", b"\xff\xfe"], object)
+        assert model.run({"text": feed})["length"].tolist() == [0, 2, 3, 2]
+
+
+def test_cached_builds_once_also_when_raced(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        paths = list(pool.map(lambda _: cached("micro1", tmp_path), range(3)))
+    assert len(set(paths)) == 1 and (paths[0] / "saved_model.pb").exists()
+    assert [each.name for each in tmp_path.iterdir()] == [paths[0].name]
+    before = paths[0].stat().st_mtime_ns
+    assert cached("micro1", tmp_path) == paths[0] and paths[0].stat().st_mtime_ns == before
+
+
+def test_command(tmp_path: Path) -> None:
+    bad = CliRunner().invoke(app, ["no_such", str(tmp_path / "x")])
+    assert bad.exit_code == 1 and "no such test model" in bad.stderr
+    good = CliRunner().invoke(app, ["micro1", str(tmp_path / "m")])
+    assert good.exit_code == 0 and (tmp_path / "m" / "saved_model.pb").exists()
+
+
+def test_without_tensorflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(sys.modules, "tensorflow", None)
+    spec: ModelSpec = named("micro1")
+    with pytest.raises(OptionError, match="TensorFlow is not installed"):
+        build(spec, tmp_path / "m")
+    with pytest.raises(OptionError, match="TensorFlow is not installed"):
+        TensorFlowModel(tmp_path)
