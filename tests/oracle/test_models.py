@@ -2,18 +2,21 @@
 
 import collections
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from typer.testing import CliRunner
 
 from colonnade.errors import OptionError
 from colonnade.testing.models import ModelSpec, TensorSpec, build, cached, named
 from colonnade.testing.models.__main__ import app
-from colonnade.testing.models.feeds import spec_feed
+from colonnade.testing.models.examples import encode_example
+from colonnade.testing.models.feeds import Hints, corner_feed, ordinary_feed, spec_feed
 from colonnade.testing.oracle import OracleError, TensorFlowModel
 
 SPEC = named("tiny_varied_outputs")
@@ -133,6 +136,32 @@ def test_keras_model(tmp_path: Path) -> None:
         assert np.array_equal(rows, [[6.0, 7.0], [0.0, 1.0]])
         with pytest.raises(OracleError, match="not in"):
             model.run({"ids": np.array([10], np.int64)})
+
+
+@pytest.mark.parametrize("make", [ordinary_feed, corner_feed])
+def test_examples_parse_to_what_was_written(make: Callable[..., dict[str, NDArray[Any]]]) -> None:
+    import tensorflow as tf
+
+    features = (
+        TensorSpec("floats", "float32", (None,)),
+        TensorSpec("ints", "int64", (None,)),
+        TensorSpec("texts", "string", (2,)),
+    )
+    hints = Hints(examples={"x": features}, ids={}, boundaries={"floats": [1.5]})
+    messages = make((TensorSpec("x", "string", (None,)),), 40, np.random.default_rng(0), hints)["x"]
+    seen = set()
+    for message in messages:
+        example = tf.train.Example.FromString(message)
+        lists = example.features.feature
+        assert set(lists) == {"floats", "ints", "texts"} and len(lists["texts"].bytes_list.value) == 2
+        assert len(lists["floats"].float_list.value) <= 3 and len(lists["ints"].int64_list.value) <= 3
+        seen.update(lists["ints"].int64_list.value)
+    assert len(seen) > 5 and (make is ordinary_feed or {-1, 2**63 - 1, -(2**63)} <= seen)
+    written: dict[str, tuple[str, list[Any]]]
+    written = {"floats": ("float32", [1.5, -0.0]), "ints": ("int64", [0, -5, 300]), "texts": ("string", [b"", b"a\0"])}
+    lists = tf.train.Example.FromString(encode_example(written)).features.feature
+    assert list(lists["floats"].float_list.value) == [1.5, 0.0] and list(lists["ints"].int64_list.value) == [0, -5, 300]
+    assert list(lists["texts"].bytes_list.value) == [b"", b"a\0"]
 
 
 def test_strings_reach_tensorflow_whole(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ numpy only. Strings are object arrays of bytes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,14 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.errors import OptionError, listed
+from colonnade.testing.models.examples import encode_example
 from colonnade.testing.models.spec import ModelSpec, TensorSpec
 
 Array = NDArray[Any]
 Feed = dict[str, Array]
+Maker = Callable[[TensorSpec, tuple[int, ...], np.random.Generator, "Hints"], Array]
 
 _ALPHABET = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz0123456789", np.uint8)
 _MAX_TOKENS = 10
 _TOKEN_BYTES = 8
+_MAX_VALUES = 3
 _SIZES = (1, 2, 3, 5)
 _DENSE_STEP = 4
 
@@ -30,13 +34,16 @@ class Hints:
     """What is known of a model's inputs beyond dtype and shape, by input name; every mapping may lack any name.
 
     Facts: `boundaries` are floats at which ids change; `separators` are what strings are split by; `ids` is the valid
-    range [low, high) of an integer input that reaches a table unhashed; `vocabulary` has values of a lookup table.
+    range [low, high) of an integer input that reaches a table unhashed; `vocabulary` has values of a lookup table;
+    `examples` are the features (float32, int64 or string; shape `(None,)` or `(k,)`) of a string input that holds
+    serialized `tf.Example` messages; the other hints apply to features by their names.
     """
 
     boundaries: Mapping[str, Sequence[float]] = field(default_factory=dict)
     separators: Mapping[str, bytes] = field(default_factory=dict)
     ids: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     vocabulary: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
+    examples: Mapping[str, Sequence[TensorSpec]] = field(default_factory=dict)
 
 
 def hints_of(spec: ModelSpec) -> Hints:
@@ -68,7 +75,7 @@ def ordinary_feed(
     """
     _check(inputs)
     hints = hints or Hints()
-    return {i.name: _ordinary(i, _shape(i, batch, rng), rng, hints) for i in inputs}
+    return {i.name: _feed(_ordinary, i, batch, rng, hints) for i in inputs}
 
 
 def corner_feed(inputs: Sequence[TensorSpec], batch: int, rng: np.random.Generator, hints: Hints | None = None) -> Feed:
@@ -81,14 +88,15 @@ def corner_feed(inputs: Sequence[TensorSpec], batch: int, rng: np.random.Generat
     """
     _check(inputs)
     hints = hints or Hints()
-    return {i.name: _cornered(i, _shape(i, batch, rng), rng, hints) for i in inputs}
+    return {i.name: _feed(_cornered, i, batch, rng, hints) for i in inputs}
 
 
 def corner_batch(inputs: Sequence[TensorSpec], hints: Hints | None = None) -> int:
-    """The least batch at which `corner_feed` shows every corner of every input."""
+    """The least batch at which `corner_feed` shows every corner of every input (of examples: about every one)."""
     _check(inputs)
     hints = hints or Hints()
-    return max((len(corners(i, hints)) * (_DENSE_STEP if _is_dense(i, hints) else 1) for i in inputs), default=0)
+    features = [feature for i in inputs for feature in hints.examples.get(i.name, (i,))]
+    return max((len(corners(f, hints)) * (_DENSE_STEP if _is_dense(f, hints) else 1) for f in features), default=0)
 
 
 def corners(spec: TensorSpec, hints: Hints) -> Array:
@@ -139,6 +147,24 @@ def _shape(spec: TensorSpec, batch: int, rng: np.random.Generator) -> tuple[int,
         else:
             dims.append(int(rng.choice(_SIZES)))
     return tuple(dims)
+
+
+def _feed(make: Maker, spec: TensorSpec, batch: int, rng: np.random.Generator, hints: Hints) -> Array:
+    shape = _shape(spec, batch, rng)
+    if (features := hints.examples.get(spec.name)) is None:
+        return make(spec, shape, rng, hints)
+    messages = [_example(make, features, rng, hints) for _ in range(_size(shape))]
+    return _objects(messages, shape)
+
+
+def _example(make: Maker, features: Sequence[TensorSpec], rng: np.random.Generator, hints: Hints) -> bytes:
+    found: dict[str, tuple[str, Array]] = {}
+    for spec in features:
+        assert spec.shape is not None
+        fixed = [dim for dim in spec.shape if dim is not None]
+        length = math.prod(fixed) if len(fixed) == len(spec.shape) else int(rng.integers(_MAX_VALUES + 1))
+        found[spec.name] = spec.dtype, make(spec, (length,), rng, hints)
+    return encode_example(found)
 
 
 def _ordinary(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, hints: Hints) -> Array:
@@ -253,4 +279,4 @@ def _objects(values: Sequence[bytes], shape: tuple[int, ...]) -> Array:
 
 
 def _size(shape: tuple[int, ...]) -> int:
-    return int(np.prod(shape, dtype=np.int64))
+    return math.prod(shape)
