@@ -13,8 +13,8 @@ help: ## list the verbs
 setup: $(STAMP) ## make .venv and install what constraints.txt names (skipped when it is current)
 
 $(STAMP):
-	@bash .ci/setup
 	@rm -f .venv/.stamp-*
+	@bash .ci/setup
 	@touch $@
 
 demo: $(STAMP) ## compile a model of a thousand columns, check it against TensorFlow, and time both
