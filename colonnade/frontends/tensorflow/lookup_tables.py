@@ -85,6 +85,16 @@ def _text(value: Any) -> str:
     return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else ""
 
 
+def handle_of(nodes: Mapping[str, Node], ref: str) -> Node | None:
+    """The handle node behind a table operand, through nodes that only pass it on."""
+    node = nodes.get(node_of(ref))
+    for _ in range(len(nodes)):
+        if node is None or node.op not in _THROUGH or not node.inputs:
+            break
+        node = nodes.get(node_of(node.inputs[0]))
+    return node if node is not None and node.op in HANDLES else None
+
+
 class _Unknown(Exception):
     """Contents that are not known before the graph runs."""
 
@@ -94,15 +104,36 @@ class _Tables:
         self._nodes = nodes
         self._assets = {canonical(name): file for name, file in assets.items()}
         self._path = path
+        self._assigned: dict[str, list[str]] = {}
+        for node in nodes.values():
+            if node.op == "AssignVariableOp" and len(node.inputs) > 1 and self._variable(node):
+                self._assigned.setdefault(self._variable(node), []).append(node.inputs[1])
 
     def source(self, ref: str) -> Node | None:
         """The node that makes a tensor, through nodes that only pass it on."""
         node = self._nodes.get(node_of(ref))
         for _ in range(len(self._nodes)):
-            if node is None or node.op not in _THROUGH or not node.inputs:
+            following = self._passed(node)
+            if following is None:
                 break
-            node = self._nodes.get(node_of(node.inputs[0]))
+            node = self._nodes.get(node_of(following))
         return node
+
+    def _passed(self, node: Node | None) -> str | None:
+        """The tensor that a node passes on; a variable passes on the one value that it is assigned."""
+        if node is None or not node.inputs:
+            return None
+        if node.op in _THROUGH:
+            return node.inputs[0]
+        if node.op == "ReadVariableOp":
+            values = self._assigned.get(self._variable(node), ())
+            return values[0] if len(values) == 1 else None
+        return None
+
+    def _variable(self, node: Node) -> str:
+        """What the handle that a node reads or assigns refers to; empty where that is not a plain handle."""
+        handle = self._nodes.get(node_of(node.inputs[0]))
+        return resource(handle) if handle is not None and handle.op == "VarHandleOp" else ""
 
     def contents(self, node: Node, handle: Node) -> LookupTable:
         """What one initialiser writes."""
@@ -134,8 +165,8 @@ class _Tables:
     def _file(self, ref: str) -> Path:
         """The vocabulary file: the asset of the constant, or one of its name among the assets."""
         node = self.source(ref)
-        if node is None or node.op != "Const":
-            raise _Unknown(f"the file name '{ref}' is not a constant")
+        if node is None:
+            raise _Unknown(f"the file name '{ref}' comes from nowhere")
         asset = self._assets.get(node.name)
         if asset is None:
             value = self._constant(ref)
@@ -184,10 +215,11 @@ def _lines(file: Path, node: Node) -> Iterator[bytes]:
     """The lines that count: behind `offset`, at most `vocab_size` of them."""
     size = node.attrs.get("vocab_size", -1)
     offset = node.attrs.get("offset", 0)
-    data = file.read_bytes().replace(b"\r", b"")
-    lines = data.split(b"\n")
-    if lines and not lines[-1]:
+    lines = [line.removesuffix(b"\r") for line in file.read_bytes().split(b"\n")]
+    if not lines[-1]:
         lines.pop()
+    if not lines:
+        raise ImportFailure("a vocabulary file is empty", where=str(file), help="TensorFlow refuses to load it, too")
     lines = lines[offset:]
     if size is not None and size >= 0:
         if len(lines) < size:
