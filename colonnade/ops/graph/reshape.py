@@ -1,0 +1,82 @@
+"""`reshape`: the same elements in another shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from colonnade.core import dims, facts
+from colonnade.core.dims import Dim
+from colonnade.core.expr import Expr
+from colonnade.errors import GraphError, ShapeError
+from colonnade.ops.graph._facts import kept, one, want_rank
+from colonnade.ops.graph._values import array, integers, like
+from colonnade.ops.op import GraphOp, Inferred, Lowered, Operand, Value, fresh
+
+
+@dataclass(frozen=True)
+class Reshape(GraphOp):
+    """`out = x` in the shape that the second operand holds; one -1 in it stands for what is left.
+
+    Facts: -1 is solved symbolically, so that a batch of 0 rows needs no special case.
+    """
+
+    def infer(self, *args: facts.Facts) -> Inferred:
+        """Content to shape; the flat content is kept."""
+        x, wanted = args
+        want_rank("reshape", wanted, 1, "the shape")
+        shape = _shape_from(wanted)
+        if shape is None:
+            return one(facts.facts(x.dtype, None, lo=x.lo, hi=x.hi))
+        solved = _solve(shape, x.size)
+        equal = ((x.size, dims.prod(solved)),) if x.size is not None else ()
+        if equal and all(isinstance(d, int) for d in equal[0]) and equal[0][0] != equal[0][1]:
+            raise ShapeError("reshape to another number of elements", got=f"{x.shape} -> {shape}")
+        return one(kept(x, solved), equal)
+
+    def reference(self, *args: Value) -> Value:
+        """By numpy."""
+        x, wanted = args
+        source, shape = array(x), integers(wanted)
+        free = [k for k, d in enumerate(shape) if d == -1]
+        others = 1
+        for d in shape:
+            others *= 1 if d == -1 else d
+        bad = len(free) > 1 or min(shape, default=0) < -1 or (bool(free) and others == 0)
+        if bad or (source.size % others if free else source.size != others):
+            raise GraphError("reshape to another number of elements", got=f"{source.shape} -> {shape}")
+        return like(x, source.reshape(shape))
+
+    def elementwise(self, *args: Expr) -> Expr | None:
+        """The operand: no element changes or moves."""
+        return args[0]
+
+    def lower(self, *args: Operand) -> Lowered | None:
+        """aten.reshape with every dim known."""
+        x, _ = args
+        made = self.infer(*(a.facts for a in args)).outputs[0].shape
+        if made is None or any("fresh_" in str(d) for d in made):
+            return None
+        return Lowered("aten.reshape.default", (x.value, made))
+
+
+def _shape_from(wanted: facts.Facts) -> tuple[Dim, ...] | None:
+    """The shape a vector holds; an unknown vector of known length gives dims that only the data decide."""
+    if wanted.values is not None:
+        if sum(d == -1 for d in wanted.values) > 1:
+            raise ShapeError("reshape with more than one -1", got=str(wanted.values))
+        return wanted.values
+    if wanted.shape is None or not isinstance(wanted.shape[0], int):
+        return None
+    return tuple(fresh(k) for k in range(wanted.shape[0]))
+
+
+def _solve(shape: tuple[Dim, ...], size: Dim | None) -> tuple[Dim, ...]:
+    if -1 not in shape:
+        return shape
+    at = shape.index(-1)
+    others = dims.prod(d for d in shape if d != -1)
+    if size is None or others == 0:
+        left: Dim = fresh(0)
+    else:
+        left = dims.floor_divide(size, others)
+    return (*shape[:at], left, *shape[at + 1 :])
