@@ -339,9 +339,11 @@ def test_constants(name: str, shape: tuple[int, ...]) -> None:
         assert same(got, want)
 
 
-FIELDS = {"float32": "float_val", "float64": "double_val", "int32": "int_val", "int8": "int_val", "uint16": "int_val",
-          "int64": "int64_val", "bool": "bool_val", "string": "string_val", "float16": "half_val",
-          "bfloat16": "half_val", "uint32": "uint32_val", "uint64": "uint64_val", "complex64": "scomplex_val"}  # fmt: skip
+FIELDS = {
+    "float32": "float_val", "float64": "double_val", "int32": "int_val", "int8": "int_val", "uint16": "int_val",
+    "int64": "int64_val", "bool": "bool_val", "string": "string_val", "float16": "half_val", "bfloat16": "half_val",
+    "uint32": "uint32_val", "uint64": "uint64_val", "complex64": "scomplex_val",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", FIELDS)

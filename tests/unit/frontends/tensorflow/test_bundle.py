@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from colonnade.errors import ColonnadeError, ImportFailure
+from colonnade.frontends.tensorflow.bundle import Bundle, slice_key
+from colonnade.frontends.tensorflow.saved_model import open_variables
+from tests.unit.frontends.tensorflow import encode
+
+FLOATS = np.arange(6, dtype="<f4")
+TENSORS = {
+    "aa": (6, (3,), b"abc"),  # three bytes, so that what follows is unaligned
+    "ab/weights": (1, (2, 3), FLOATS.tobytes()),
+    "b16": (14, (2,), struct.pack("<HH", 0x3F80, 0x4000)),
+    "empty": (1, (0, 4), b""),
+    "scalar": (9, (), struct.pack("<q", -5)),
+}
+
+
+@pytest.fixture
+def prefix(tmp_path: Path) -> Path:
+    return encode.write_bundle(tmp_path / "m/variables", TENSORS)
+
+
+def test_every_tensor(prefix: Path) -> None:
+    bundle = Bundle(prefix, verify=True)
+    assert bundle.keys() == tuple(TENSORS)
+    assert bundle.get("ab/weights").tolist() == FLOATS.reshape(2, 3).tolist()
+    assert bundle.get("b16").tolist() == [0x3F80, 0x4000] and bundle.entry("b16").dtype == "bfloat16"
+    assert bundle.get("empty").shape == (0, 4) and bundle.get("scalar").item() == -5
+    assert "aa" in bundle and "zz" not in bundle
+
+
+def test_views_are_writable_unaligned_and_private(prefix: Path) -> None:
+    bundle = Bundle(prefix)
+    view = bundle.get("ab/weights")
+    assert not view.flags.owndata and not view.flags.aligned
+    tensor = torch.from_numpy(view)
+    assert tensor.sum().item() == 15
+    tensor += 1
+    assert Bundle(prefix).get("ab/weights").sum() == 15
+
+
+def test_unknown_key(prefix: Path) -> None:
+    with pytest.raises(ImportFailure, match="ab/weights"):
+        Bundle(prefix).get("weights")
+
+
+def test_truncated_data_file_lists_every_tensor(prefix: Path) -> None:
+    data = prefix.parent / "variables.data-00000-of-00001"
+    data.write_bytes(data.read_bytes()[:10])
+    with pytest.raises(ImportFailure, match="truncated") as caught:
+        Bundle(prefix)
+    text = str(caught.value)
+    assert "ab/weights: 7 of 24 bytes in variables.data-00000-of-00001" in text and "scalar: 0 of 8" in text
+
+
+def test_missing_files(prefix: Path) -> None:
+    (prefix.parent / "variables.data-00000-of-00001").unlink()
+    with pytest.raises(ImportFailure, match="data-00000-of-00001"):
+        Bundle(prefix)
+    with pytest.raises(ImportFailure, match=r"other\.index"):
+        Bundle(prefix.parent / "other")
+
+
+def test_a_model_without_variables(tmp_path: Path) -> None:
+    assert open_variables(tmp_path).keys() == ()
+    (tmp_path / "variables").mkdir()
+    assert open_variables(tmp_path).keys() == ()
+
+
+def test_verify_finds_changed_bytes(prefix: Path) -> None:
+    data = prefix.parent / "variables.data-00000-of-00001"
+    changed = bytearray(data.read_bytes())
+    changed[5] ^= 1
+    data.write_bytes(changed)
+    Bundle(prefix)
+    with pytest.raises(ImportFailure, match="checksums") as caught:
+        Bundle(prefix, verify=True)
+    assert "ab/weights" in caught.value.got and "scalar" not in caught.value.got
+
+
+def test_compressed_and_big_endian(tmp_path: Path) -> None:
+    (tmp_path / "c.index").write_bytes(encode.index({b"": encode.number(1, 1)}, compression=1))
+    with pytest.raises(ImportFailure, match="snappy"):
+        Bundle(tmp_path / "c")
+    (tmp_path / "b.index").write_bytes(encode.index({b"": encode.number(1, 1) + encode.number(2, 1)}))
+    with pytest.raises(ImportFailure, match="big-endian"):
+        Bundle(tmp_path / "b")
+    (tmp_path / "n.index").write_bytes(b"not a table" * 10)
+    with pytest.raises(ImportFailure, match="not an index"):
+        Bundle(tmp_path / "n")
+
+
+def test_size_that_does_not_fit_the_shape(tmp_path: Path) -> None:
+    bundle = Bundle(encode.write_bundle(tmp_path, {"t": (1, (3,), b"12345678")}))
+    with pytest.raises(ImportFailure, match="fit its shape"):
+        bundle.get("t")
+
+
+def test_slice_keys_sort_like_their_extents() -> None:
+    starts = [0, 1, 63, 64, 65, 127, 128, 8191, 8192, 10**6, 2**31, 2**40]
+    keys = [slice_key("t", ((start, 5), (0, None))) for start in starts]
+    assert keys == sorted(keys) and len(set(keys)) == len(keys)
+    assert slice_key("a\0\xff", ((0, None),)).startswith(b"\0a\0\xff")
+
+
+def test_damaged_index_is_an_error_of_ours(prefix: Path) -> None:
+    rng = np.random.default_rng(11)
+    file = prefix.parent / "variables.index"
+    good = file.read_bytes()
+    for round_ in range(400):
+        data = bytearray(good)
+        if round_ % 2:
+            data = data[: int(rng.integers(len(data)))]
+        for _ in range(int(rng.integers(1, 4))):
+            if data:
+                data[int(rng.integers(len(data)))] = int(rng.integers(256))
+        file.write_bytes(data)
+        try:
+            bundle = Bundle(prefix, verify=round_ % 4 > 1)
+            for key in bundle.keys():  # noqa: SIM118
+                bundle.get(key)
+        except ColonnadeError:
+            pass
