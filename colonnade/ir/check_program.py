@@ -1,0 +1,198 @@
+"""The rules of a program, checked at once: names, slots, widths, dtypes, batch symbols and references."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from colonnade.core.dims import Dim
+from colonnade.core.expr import Apply, Expr, Field, fields_of
+from colonnade.errors import ColonnadeError, GraphError, listed
+from colonnade.ir.column import POOLINGS, Column, Slot
+from colonnade.ir.program import Buffer, Input, Program, Ref
+from colonnade.ir.table import Table
+from colonnade.ops.op import ElementFacts, FilterOp
+
+INTEGERS = ("int32", "int64")
+FLOATS = ("float32", "float64")
+
+
+def check(program: Program) -> None:
+    """Errors: GraphError that lists every rule the program breaks."""
+    failures = list(broken(program))
+    if len(failures) == 1:
+        raise GraphError("the program breaks a rule", where=failures[0][0], got=failures[0][1])
+    if failures:
+        found = listed([f"{where}: {what}" for where, what in failures])
+        raise GraphError(f"the program breaks {len(failures)} rules", got=found)
+
+
+def broken(program: Program) -> Iterator[tuple[str, str]]:
+    """Where, and what is wrong there, for every rule the program breaks."""
+    yield from _names(program)
+    for buffer in program.buffers:
+        yield from _buffer(buffer, program)
+    yield from _Columns(program).broken()
+    yield from _references(program)
+
+
+def _names(program: Program) -> Iterator[tuple[str, str]]:
+    """Values of the dense rest share one space of names."""
+    values = [
+        *(i.name for i in program.inputs),
+        *(b.name for b in program.buffers),
+        *(p[0] for p in program.params),
+        *(i.output for i in program.dense),
+    ]
+    spaces = {
+        "value": values,
+        "table": [t.name for t in program.tables],
+        "column": [c.name for c in program.columns],
+        "output": [o.name for o in program.outputs],
+    }
+    for space, names in spaces.items():
+        for name, count in Counter(names).items():
+            if count > 1:
+                yield f"{space} {name!r}", f"the name stands for {count} {space}s"
+
+
+def _buffer(buffer: Buffer, program: Program) -> Iterator[tuple[str, str]]:
+    """Slots lie inside and do not overlap."""
+    where = f"buffer {buffer.name!r}"
+    if buffer.width < 0:
+        yield where, f"the width {buffer.width} is negative"
+    users = sorted(
+        (s.offset, s.offset + s.width, c.name) for c in program.columns for s in c.slots if s.output == buffer.name
+    )
+    for start, stop, name in users:
+        if start < 0 or stop > buffer.width:
+            yield where, f"the slot {start}:{stop} of column {name!r} is outside the width {buffer.width}"
+    for (_, stop, name), (start, _, other) in pairwise(u for u in users if u[0] < u[1]):
+        if start < stop:
+            yield where, f"the slots of columns {name!r} and {other!r} overlap at {start}:{stop}"
+
+
+class _Columns:
+    """The rules of columns, with the program's parts by name."""
+
+    def __init__(self, program: Program) -> None:
+        self.columns = program.columns
+        self.inputs: dict[str, Input] = {i.name: i for i in program.inputs}
+        self.tables: dict[str, Table] = {t.name: t for t in program.tables}
+        self.buffers: dict[str, Buffer] = {b.name: b for b in program.buffers}
+
+    def broken(self) -> Iterator[tuple[str, str]]:
+        """Every broken rule."""
+        for column in self.columns:
+            for what in self._column(column):
+                yield f"column {column.name!r}", what
+
+    def _column(self, column: Column) -> Iterator[str]:
+        if column.pooling not in POOLINGS:
+            yield f"the pooling {column.pooling!r} is none of {', '.join(POOLINGS)}"
+        missing = [f for f in _fields(column) if f not in self.inputs]
+        yield from (f"the field {f!r} is no input" for f in missing)
+        if not missing:
+            yield from self._dtypes(column)
+        yield from self._batch(column)
+        if column.table is not None:
+            yield from self._rows(column, column.table)
+        elif column.default_row is not None:
+            yield f"the default row {column.default_row} of no table"
+        yield from self._slots(column)
+
+    def _dtypes(self, column: Column) -> Iterator[str]:
+        wanted = INTEGERS if column.table is not None else (*INTEGERS, *FLOATS)
+        yield from self._dtype("ids", column.ids, wanted)
+        for k, expr in enumerate(column.filters):
+            yield from self._dtype(f"filter {k}", expr, ("bool",))
+            if not (isinstance(expr, Apply) and isinstance(expr.op, FilterOp)):
+                yield f"filter {k} does not end in a filter op"
+        if column.weights is not None:
+            yield from self._dtype("weights", column.weights, FLOATS)
+
+    def _dtype(self, what: str, expr: Expr, wanted: Sequence[str]) -> Iterator[str]:
+        try:
+            got = self._infer(expr)
+        except ColonnadeError as e:
+            yield f"{what}: {e.message}" + (f", not {e.got}" if e.got else "")
+            return
+        if got.dtype not in wanted:
+            yield f"{what} are of dtype {got.dtype}, not {', '.join(wanted)}"
+
+    def _infer(self, expr: Expr) -> ElementFacts:
+        if isinstance(expr, Field):
+            return ElementFacts(self.inputs[expr.name].dtype)
+        assert isinstance(expr, Apply)
+        if len(expr.args) != expr.op.arity:
+            raise GraphError(f"{expr.op.name} takes {expr.op.arity} operands", got=str(len(expr.args)))
+        found: ElementFacts = expr.op.infer(*map(self._infer, expr.args))
+        return found
+
+    def _batch(self, column: Column) -> Iterator[str]:
+        """The fields' first dims and the rows of the buffers are one dim."""
+        found: dict[Dim, str] = {}
+        for name in _fields(column):
+            item = self.inputs.get(name)
+            if item is not None and not item.shape:
+                yield f"the field {name!r} has no batch dim"
+            elif item is not None:
+                found.setdefault(item.shape[0], f"of field {name!r}")
+        for slot in column.slots:
+            if slot.output in self.buffers:
+                found.setdefault(self.buffers[slot.output].rows, f"of buffer {slot.output!r}")
+        if len(found) > 1:
+            yield "more than one batch dim: " + ", ".join(f"{d} {whose}" for d, whose in found.items())
+
+    def _rows(self, column: Column, name: str) -> Iterator[str]:
+        table = self.tables.get(name)
+        if table is None:
+            yield f"the table {name!r} does not exist"
+        elif column.default_row is not None and not 0 <= column.default_row < table.rows:
+            yield f"the default row {column.default_row} is outside the {table.rows} rows of table {name!r}"
+
+    def _slots(self, column: Column) -> Iterator[str]:
+        for slot in column.slots:
+            if slot.output not in self.buffers:
+                yield f"the buffer {slot.output!r} does not exist"
+            yield from self._width(column, slot)
+
+    def _width(self, column: Column, slot: Slot) -> Iterator[str]:
+        if slot.width < 1:
+            yield f"the slot in buffer {slot.output!r} has the width {slot.width}"
+            return
+        table = self.tables.get(column.table or "")
+        if table is None or slot.width == table.embedding_dim:
+            return
+        whole_rows = table.embedding_dim > 0 and slot.width % table.embedding_dim == 0
+        if not (column.pooling == "none" and whole_rows):
+            wanted = f"table {table.name!r} {table.embedding_dim}"
+            yield f"the slot in buffer {slot.output!r} has the width {slot.width}, {wanted}"
+
+
+def _fields(column: Column) -> tuple[str, ...]:
+    exprs = [column.ids, *column.filters, *([] if column.weights is None else [column.weights])]
+    return tuple(dict.fromkeys(name for e in exprs for name in fields_of(e)))
+
+
+def _references(program: Program) -> Iterator[tuple[str, str]]:
+    """A value is defined before it is used."""
+    known = {i.name for i in program.inputs} | {b.name for b in program.buffers} | {p[0] for p in program.params}
+    for line in program.dense:
+        for name in _refs((line.args, *(v for _, v in line.kwargs))):
+            if name not in known:
+                yield f"dense value {line.output!r}", f"%{name} is not defined before it"
+        known.add(line.output)
+    for output in program.outputs:
+        if output.value.name not in known:
+            yield f"output {output.name!r}", f"%{output.value.name} does not exist"
+
+
+def _refs(values: Iterable[Any]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, Ref):
+            yield value.name
+        elif isinstance(value, tuple | list):
+            yield from _refs(value)

@@ -1,0 +1,104 @@
+"""The rules of a program: one broken rule each, and all of them listed at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from colonnade.core import dims
+from colonnade.core.expr import Apply, Field
+from colonnade.errors import GraphError
+from colonnade.ir.check_program import broken, check
+from colonnade.ir.column import Column, Slot
+from colonnade.ir.program import Buffer, Input, Instruction, Output, Program, Ref
+from colonnade.ir.table import Table
+from colonnade.ops.hash_bytes import HashBytes
+from colonnade.ops.mod import Mod
+from colonnade.ops.not_equal import NotEqual
+
+B, N = dims.symbol("B"), dims.symbol("N")
+CITY, AGE, PRICE = Field("city"), Field("age"), Field("price")
+IDS = Apply(Mod(10), Apply(HashBytes(), CITY))
+CITIES = Column("city", IDS, "t", filters=(Apply(NotEqual(b""), CITY),), default_row=9, slots=(Slot("b", 0, 4),))
+AGES = Column("age", AGE, "t", weights=PRICE, slots=(Slot("b", 4, 4),))
+PRICES = Column("price", PRICE, None, slots=(Slot("b", 8, 1),))
+
+
+def program(**changes: Any) -> Program:
+    whole = Program(
+        inputs=(Input("city", "string", (B, 2)), Input("age", "int64", (B, 3)), Input("price", "float32", (B, 3))),
+        tables=(Table("t", 10, 4),),
+        columns=(CITIES, AGES, PRICES),
+        buffers=(Buffer("b", B, 9),),
+        dense=(Instruction("h", "aten.mm.default", (Ref("b"), (Ref("w"),))),),
+        outputs=(Output("y", Ref("h"), "float32", (B, 1)), Output("raw", Ref("b"), "float32", (B, 9))),
+        params=(("w", "float32", (9, 1)),),
+    )
+    return dataclasses.replace(whole, **changes)
+
+
+def test_a_whole_program_breaks_no_rule() -> None:
+    check(program())
+    check(Program((), (), (), (), (), ()))
+
+
+def column(**changes: Any) -> Program:
+    return program(columns=(dataclasses.replace(CITIES, **changes), AGES, PRICES))
+
+
+@pytest.mark.parametrize(
+    ("bad", "where", "got"),
+    [
+        (column(table="u"), "column 'city'", "the table 'u' does not exist"),
+        (column(default_row=10), "column 'city'", "the default row 10 is outside the 10 rows"),
+        (column(pooling="avg"), "column 'city'", "'avg' is none of sum, mean"),
+        (column(slots=(Slot("c", 0, 4),)), "column 'city'", "the buffer 'c' does not exist"),
+        (column(slots=(Slot("b", 0, 3),)), "column 'city'", "has the width 3, table 't' 4"),
+        (column(slots=(Slot("b", 0, 0),), table=None, default_row=None), "column 'city'", "has the width 0"),
+        (column(slots=(Slot("b", 3, 4),)), "buffer 'b'", "columns 'city' and 'age' overlap at 4:7"),
+        (column(slots=(Slot("b", -1, 4),)), "buffer 'b'", "the slot -1:3 of column 'city' is outside"),
+        (column(slots=(Slot("b", 0, 4), Slot("b", 0, 4))), "buffer 'b'", "columns 'city' and 'city' overlap"),
+        (column(ids=Field("town")), "column 'city'", "the field 'town' is no input"),
+        (column(ids=CITY), "column 'city'", "ids are of dtype string"),
+        (column(ids=PRICE), "column 'city'", "ids are of dtype float32"),
+        (column(ids=Apply(Mod(10), CITY)), "column 'city'", "ids: mod takes int64"),
+        (column(ids=Apply(Mod(10), AGE, AGE)), "column 'city'", "ids: mod takes 1 operands"),
+        (column(filters=(AGE,)), "column 'city'", "filter 0"),
+        (column(weights=AGE), "column 'city'", "weights are of dtype int64"),
+        (column(table=None), "column 'city'", "the default row 9 of no table"),
+        (program(buffers=(Buffer("b", B, 8),)), "buffer 'b'", "the slot 8:9 of column 'price' is outside the width 8"),
+        (program(dense=()), "output 'y'", "%h does not exist"),
+        (program(params=()), "dense value 'h'", "%w is not defined before it"),
+        (program(tables=(Table("t", 10, 4),) * 2), "table 't'", "the name stands for 2 tables"),
+        (program(params=(("w", "float32", ()), ("b", "float32", ()))), "value 'b'", "the name stands for 2 values"),
+    ],
+)
+def test_a_broken_rule_is_found(bad: Program, where: str, got: str) -> None:
+    found = list(broken(bad))
+    assert any(w == where and got in g for w, g in found), found
+    with pytest.raises(GraphError):
+        check(bad)
+
+
+def test_the_fields_of_a_column_share_the_batch_dim() -> None:
+    inputs = (Input("city", "string", (B,)), Input("age", "int64", (B,)), Input("price", "float32", (N,)))
+    found = dict(broken(program(inputs=inputs)))
+    assert found["column 'age'"] == "more than one batch dim: B of field 'age', N of field 'price'"
+    assert found["column 'price'"] == "more than one batch dim: N of field 'price', B of buffer 'b'"
+    scalar = (Input("city", "string", ()), *inputs[1:])
+    assert ("column 'city'", "the field 'city' has no batch dim") in list(broken(program(inputs=scalar)))
+
+
+def test_a_sequence_column_takes_whole_rows() -> None:
+    columns = (dataclasses.replace(AGES, pooling="none", slots=(Slot("b", 0, 12),)),)
+    check(program(columns=columns, buffers=(Buffer("b", B, 12),)))
+
+
+def test_every_broken_rule_is_listed_at_once() -> None:
+    bad = program(columns=(dataclasses.replace(CITIES, table="u"), dataclasses.replace(AGES, pooling="avg")))
+    with pytest.raises(GraphError, match="the program breaks 2 rules") as caught:
+        check(bad)
+    assert "column 'city': the table 'u'" in caught.value.got
+    assert "column 'age': the pooling" in caught.value.got
