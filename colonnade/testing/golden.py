@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import OptionError
 from colonnade.testing.models import ModelSpec, build, named
-from colonnade.testing.models.feeds import Feed, corner_batch, hints_of, spec_corner_feed, spec_feed
+from colonnade.testing.models.feeds import Feed, corner_batch, hints_of, missing_feed, spec_corner_feed, spec_feed
 from colonnade.testing.oracle import OracleError, TensorFlowModel
 
 Array = NDArray[Any]
@@ -104,8 +104,8 @@ def record(name: str, archives: Path = ARCHIVES, seed: int = 0) -> Path:
     """Make the model `name`, ask TensorFlow, and store both; returns the archive.
 
     Facts: ordinary requests of 0, 1, 7 and 33 rows; corner requests of 1, 7 and 33 rows and of as many as show every
-    corner of every input; and one in which an input has a row too many. The concat is checked to be its operands, bit
-    for bit.
+    corner of every input; one in which everything is missing; one in which an input has a row too many. The concat is
+    checked to be its operands, bit for bit.
     """
     spec = named(name)
     with tempfile.TemporaryDirectory() as temporary:
@@ -127,6 +127,7 @@ def _requests(spec: ModelSpec, seed: int) -> Iterator[tuple[str, Feed]]:
         yield f"ordinary-{batch}", spec_feed(spec, batch, rng)
     for batch in (1, 7, 33, corner_batch(spec.inputs, hints_of(spec))):
         yield f"corner-{batch}", spec_corner_feed(spec, batch, rng)
+    yield "missing-5", missing_feed(spec.inputs, 5, hints_of(spec))
     longer = spec.columns[0].input
     yield "uneven", spec_feed(spec, 7, rng) | {longer.name: spec_feed(spec, 8, rng)[longer.name]}
 

@@ -91,6 +91,16 @@ def corner_feed(inputs: Sequence[TensorSpec], batch: int, rng: np.random.Generat
     return {i.name: _feed(_cornered, i, batch, rng, hints) for i in inputs}
 
 
+def missing_feed(inputs: Sequence[TensorSpec], batch: int, hints: Hints | None = None) -> Feed:
+    """A request of `batch` rows in which everything is missing: '', -1 (or the least valid id), NaN, False.
+
+    Facts: the input of a dense network stays 0.
+    Errors: as `ordinary_feed`.
+    """
+    _check(inputs)
+    return {i.name: _feed(_missing, i, batch, np.random.default_rng(0), hints or Hints()) for i in inputs}
+
+
 def corner_batch(inputs: Sequence[TensorSpec], hints: Hints | None = None) -> int:
     """The least batch at which `corner_feed` shows every corner of every input (of examples: about every one)."""
     _check(inputs)
@@ -181,6 +191,19 @@ def _ordinary(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator
         return _objects([vocabulary[i] for i in rng.integers(len(vocabulary), size=_size(shape))], shape)
     separator = hints.separators.get(spec.name)
     return _objects(_strings(_size(shape), rng, separator), shape)
+
+
+def _missing(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, hints: Hints) -> Array:
+    kind = _kind(spec.dtype)
+    if kind == "string":
+        return np.full(shape, b"", object)
+    if kind == "int":
+        low = hints.ids[spec.name][0] if spec.name in hints.ids else -1
+        # Unsigned types have no -1: it wraps to their greatest value.
+        return np.full(shape, low, np.int64).astype(spec.dtype)
+    if kind == "float" and not _is_dense(spec, hints):
+        return np.full(shape, np.nan, spec.dtype)
+    return np.zeros(shape, spec.dtype)
 
 
 def _float_range(boundaries: Sequence[float]) -> tuple[float, float]:

@@ -9,6 +9,7 @@ from colonnade.testing.models.feeds import (
     corner_feed,
     corners,
     hints_of,
+    missing_feed,
     ordinary_feed,
     spec_corner_feed,
     spec_feed,
@@ -81,6 +82,13 @@ def test_known_id_ranges_are_kept() -> None:
 def test_dense_inputs_keep_most_rows_ordinary() -> None:
     feed = corner_feed((TensorSpec("dense", "float32", (None, 32)),), 100, np.random.default_rng(0))
     assert (np.abs(feed["dense"]) < 1).all(axis=1).sum() == 75
+
+
+def test_missing_feed() -> None:
+    feed = missing_feed(INPUTS, 3, Hints(ids={"l": (2, 5)}))
+    assert np.isnan(feed["f"]).all() and (feed["d"] == 0).all() and (feed["i"] == -1).all() and (feed["l"] == 2).all()
+    assert (feed["s"] == b"").all() and not feed["b"].any()
+    assert {key: value.dtype for key, value in feed.items()} == DTYPES
 
 
 def test_spec_feeds() -> None:
