@@ -8,9 +8,8 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from colonnade.core.batch import Layout, Packed, Place
-from colonnade.core.expr import fields_of
 from colonnade.errors import GraphError
-from colonnade.ir.column import Column
+from colonnade.ir.column import fields_read
 from colonnade.ir.program import Program, Weights
 
 Array = npt.NDArray[Any]
@@ -38,15 +37,9 @@ class Backend(Protocol):
         """Compile the columns whose fields lie in `layout`. Facts: every tensor in `weights` is only read."""
 
 
-def column_fields(column: Column) -> tuple[str, ...]:
-    """The fields a column reads, in order of first use."""
-    exprs = [column.ids, *column.filters, *([column.weights] if column.weights is not None else [])]
-    return tuple(dict.fromkeys(name for e in exprs for name in fields_of(e)))
-
-
 def layouts(program: Program) -> tuple[Layout, ...]:
     """One layout a batch symbol, with the fields that columns read, in the order of the signature."""
-    read = {name for c in program.columns for name in column_fields(c)}
+    read = {name for c in program.columns for name in fields_read(c)}
     by_rows: dict[str, tuple[Any, dict[str, Place], dict[str, int]]] = {}
     for item in program.inputs:
         if item.name not in read:

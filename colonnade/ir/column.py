@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from colonnade.core.expr import Expr
+from colonnade.core.expr import Expr, fields_of
 
 POOLINGS = ("sum", "mean", "sqrtn", "max", "none")
 ID_POLICIES = ("error", "zero")
@@ -41,3 +41,9 @@ class Column:
     ids_proven: bool = False
     slots: tuple[Slot, ...] = ()
     source: str = field(default="", compare=False)
+
+
+def fields_read(column: Column) -> tuple[str, ...]:
+    """The fields a column reads, in order of first use."""
+    exprs = [column.ids, *column.filters, *([column.weights] if column.weights is not None else [])]
+    return tuple(dict.fromkeys(name for e in exprs for name in fields_of(e)))

@@ -54,9 +54,9 @@ class Graph:
     def item(self, node: Node, index: int) -> Node:
         """Output `index` of a multi-output op (or of a single-output op, index 0: the node itself)."""
         op = op_of(node)
-        if op is not None and op.num_outputs == 1:
+        if op is None or op.num_outputs == 1:  # no op: it is an output already
             if index != 0:
-                raise GraphError(f"{op.name} has one output, not {index + 1}", where=source_of(node))
+                raise GraphError(f"a value has one output, not {index + 1}", where=source_of(node))
             return node
         for user in node.users:
             if user.target is operator.getitem and user.args[1] == index:

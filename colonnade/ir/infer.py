@@ -147,5 +147,3 @@ def _checks(equal: Equal) -> tuple[tuple[Dim, Dim, str], ...]:
         if a != b and dims.sub(a, b) != 0:
             found.setdefault((a, b), where)
     return tuple((a, b, where) for (a, b), where in found.items())
-
-

@@ -1,0 +1,324 @@
+"""From a graph whose columns are extracted to a `Program`: slots, buffers, and the dense rest in aten."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import sympy
+import torch
+
+from colonnade.core import dims
+from colonnade.core.consts import Const
+from colonnade.core.dims import Dim
+from colonnade.core.expr import Apply, walk
+from colonnade.core.facts import Facts
+from colonnade.errors import UnsupportedOps, listed
+from colonnade.ir.column import Column, Slot, fields_read
+from colonnade.ir.column_value import ColumnValue
+from colonnade.ir.graph import Graph, Node, args_of, facts_of, item_of, op_of, source_of
+from colonnade.ir.program import Buffer, Input, Instruction, Output, Program, Ref, Weights
+from colonnade.ir.table import Table
+from colonnade.ops.graph.concat import Concat
+from colonnade.ops.graph.constant import Constant
+from colonnade.ops.graph.placeholder import Placeholder
+from colonnade.ops.graph.variable import Variable
+from colonnade.ops.op import Operand
+from colonnade.passes.fuse_dense import fuse
+
+
+def assemble(graph: Graph, reasons: dict[str, str] | None = None) -> tuple[Program, Weights]:
+    """The program and its weights.
+
+    reasons: source node -> why a lookup there was not extracted, for the error.
+    Errors: UnsupportedOps that lists every node which is neither a column nor something a dense rest can hold.
+    """
+    return _Assembler(graph, reasons or {}).assemble()
+
+
+@dataclass
+class _Names:
+    """Unique names over inputs, buffers, parameters and values."""
+
+    taken: set[str] = field(default_factory=set)
+
+    def take(self, wanted: str) -> str:
+        name, count = wanted, 1
+        while name in self.taken:
+            count += 1
+            name = f"{wanted}_{count}"
+        self.taken.add(name)
+        return name
+
+
+class _Assembler:
+    def __init__(self, graph: Graph, reasons: dict[str, str]) -> None:
+        self.graph = graph
+        self.reasons = reasons
+        self.names = _Names(set(graph.inputs))
+        self.values: dict[Node, Ref] = {}
+        self.slots: dict[Node, list[Slot]] = {}
+        self.buffers: list[Buffer] = []
+        self.instructions: list[Instruction] = []
+        self.params: dict[str, torch.Tensor] = {}
+        self.unsupported: dict[Node, str] = {}
+
+    def assemble(self) -> tuple[Program, Weights]:
+        """Slots first, then every other node in order."""
+        for key, node in self.graph.inputs.items():
+            self.values[node] = Ref(key)
+        packed = [n for n in self.graph.nodes() if isinstance(n.target, Concat) and self._pack(n)]
+        self._own_buffers()
+        for node in self.graph.nodes():
+            self._node(node, node in packed)
+        if any(node not in self.values for node in self.graph.outputs.values()):
+            raise self._refusal()
+        return self._program()
+
+    # -- slots -------------------------------------------------------------------------------------------------------
+    def _pack(self, node: Node) -> bool:
+        """Give a concat of columns along the last axis a buffer. Other concats stay in the dense rest."""
+        *operands, axis = args_of(node)
+        known = facts_of(node)
+        along = facts_of(axis).integer
+        if known.rank != 2 or known.shape is None or along not in (1, -1) or known.dtype != "float32":
+            return False
+        widths = [_width(x, known) for x in operands]
+        if not any(isinstance(x.target, ColumnValue) for x in operands) or None in widths:
+            return False
+        width = known.shape[1]
+        assert isinstance(width, int)
+        name = self._buffer(known.shape[0], width, "columns")
+        offset = 0
+        for x, w in zip(operands, widths, strict=True):
+            assert w is not None
+            if isinstance(x.target, ColumnValue):
+                self.slots.setdefault(x, []).append(Slot(name, offset, w))
+            offset += w
+        self.values[node] = Ref(name)
+        return True
+
+    def _own_buffers(self) -> None:
+        """A buffer for each column that no concat took."""
+        for node in self.graph.nodes():
+            if isinstance(node.target, ColumnValue) and node not in self.slots:
+                shape = facts_of(node).shape
+                assert shape is not None and isinstance(shape[1], int)
+                name = self._buffer(shape[0], shape[1], "column_" + node.target.column.name)
+                self.slots[node] = [Slot(name, 0, shape[1])]
+                self.values[node] = Ref(name)
+
+    def _buffer(self, rows: Dim, width: int, wanted: str) -> str:
+        name = self.names.take(wanted)
+        self.buffers.append(Buffer(name, rows, width))
+        return name
+
+    # -- the dense rest ----------------------------------------------------------------------------------------------
+    def _node(self, node: Node, packed: bool) -> None:
+        op = op_of(node)
+        if isinstance(op, Placeholder):
+            return
+        if packed:
+            self._place_others(node)
+        elif isinstance(op, ColumnValue):
+            self._column_view(node)
+        elif isinstance(op, Constant | Variable):
+            self._param(node)
+        else:
+            self._lowered(node)
+
+    def _place_others(self, node: Node) -> None:
+        """Copy the operands of a packed concat that are no columns into their places."""
+        offset = 0
+        known = facts_of(node)
+        for x in args_of(node)[:-1]:
+            width = _width(x, known)
+            assert width is not None
+            if not isinstance(x.target, ColumnValue):
+                if x not in self.values:
+                    self.unsupported.setdefault(node, "an operand of the concat is not supported")
+                    return
+                self._emit(node, "colonnade.place", (self.values[node], self.values[x], offset, width))
+            offset += width
+
+    def _column_view(self, node: Node) -> None:
+        """What readers of a column besides its concats see: a strided view of its slot."""
+        if node in self.values:
+            return
+        slot = self.slots[node][0]
+        span = (Ref(slot.output), 1, slot.offset, slot.offset + slot.width)
+        self._emit(node, "aten.slice.Tensor", span)
+
+    def _param(self, node: Node) -> None:
+        op = op_of(node)
+        if isinstance(op, Constant):
+            if op.value.array.dtype == object:
+                self.unsupported[node] = "a string constant in the dense rest"
+                return
+            self.values[node] = self._store(f"const_{op.value.digest}", torch.from_numpy(op.value.array.copy()))
+        else:
+            assert isinstance(op, Variable)
+            self.values[node] = Ref(op.key)  # taken from the store only if the dense rest reads it
+
+    def _store(self, name: str, value: torch.Tensor) -> Ref:
+        self.params[name] = value
+        return Ref(name)
+
+    def _lowered(self, node: Node) -> None:
+        base, _ = item_of(node)
+        op = op_of(node)
+        if op is None or op.num_outputs != 1:
+            name = op_of(base).name if op_of(base) is not None else str(base)  # type: ignore[union-attr]
+            self.unsupported[node] = name
+            return
+        operands = [Operand(self.values.get(a), facts_of(a)) for a in args_of(node)]
+        lowered = op.lower(*operands)
+        if lowered is None:
+            self.unsupported[node] = op.name
+            return
+        if any(v is None for v in lowered.args):
+            # An operand that the op really reads is not supported itself: it is listed, this one is not.
+            self.values.pop(node, None)
+            self.unsupported[node] = ""
+            return
+        self._emit(node, lowered.op, lowered.args, lowered.kwargs)
+
+    def _emit(self, node: Node, op: str, args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...] = ()) -> None:
+        name = self.names.take(node.name)
+        self.instructions.append(Instruction(name, op, args, kwargs, source=source_of(node)))
+        self.values[node] = Ref(name)
+
+    # -- the result --------------------------------------------------------------------------------------------------
+    def _missing(self) -> list[tuple[Node, str]]:
+        """Unsupported nodes that an output needs. Facts: a node with a value has operands with values."""
+        seen: set[Node] = set()
+        stack = [n for n in self.graph.outputs.values() if n not in self.values]
+        while stack:
+            node = stack.pop()
+            if node not in seen and node not in self.values:
+                seen.add(node)
+                stack.extend(args_of(item_of(node)[0]))
+        return [(n, why) for n, why in self.unsupported.items() if n in seen and why]
+
+    def _refusal(self) -> UnsupportedOps:
+        lines = [f"{source_of(n)} ({why})" for n, why in self._missing()]
+        lookups = [f"{where}: {why}" for where, why in self.reasons.items()]
+        return UnsupportedOps(
+            f"{len(lines)} node(s) are neither part of a column nor supported in the dense rest",
+            got=listed(lines, limit=100),
+            help="lookups that were not extracted:\n" + listed(lookups) if lookups else "",
+        )
+
+    def _program(self) -> tuple[Program, Weights]:
+        outputs = tuple(_output(key, node, self.values[node]) for key, node in self.graph.outputs.items())
+        names = [o.value.name for o in outputs]
+        vectors = {k for k, v in self.params.items() if v.dim() == 1} | {
+            n.target.key for n in self.graph.nodes() if isinstance(n.target, Variable) and len(n.target.shape) == 1
+        }
+        alive = fuse(_alive(self.instructions, names), names, vectors)
+        read = {r for i in alive for r in _refs(i.args)} | {o.value.name for o in outputs}
+        columns = [n for n in self.graph.nodes() if isinstance(n.target, ColumnValue)]
+        tables = {n.target.column.table: self._table(args_of(n)[0]) for n in columns}  # type: ignore[union-attr]
+        params = {k: v for k, v in self.params.items() if k in read}
+        for node in self.graph.nodes():
+            if isinstance(node.target, Variable) and node.target.key in read:
+                params[node.target.key] = torch.from_numpy(np.array(self.graph.store[node.target.key]))
+        program = Program(
+            inputs=tuple(_input(key, node) for key, node in self.graph.inputs.items()),
+            tables=tuple(t for t in tables.values()),
+            columns=tuple(_column(n, tuple(self.slots[n])) for n in columns),
+            buffers=tuple(self.buffers),
+            dense=tuple(alive),
+            outputs=outputs,
+            params=tuple((k, str(v.dtype).removeprefix("torch."), tuple(v.shape)) for k, v in params.items()),
+        )
+        rows = {t.name: self.graph.store[t.source] for t in tables.values()}
+        return name_batch(program), Weights(rows, params, _consts(program.columns))
+
+    def _table(self, node: Node) -> Table:
+        op = op_of(node)
+        assert isinstance(op, Variable)
+        rows, width = op.shape
+        return Table(op.key, rows, width, op.dtype, source=op.key)
+
+
+def _width(x: Node, whole: Facts) -> int | None:
+    """The operand's width in a concat along the last axis; None where it does not fit a buffer."""
+    known = facts_of(x)
+    if known.rank != 2 or known.shape is None or whole.shape is None or known.dtype != whole.dtype:
+        return None
+    rows, width = known.shape
+    return width if rows == whole.shape[0] and isinstance(width, int) else None
+
+
+def _refs(args: Any) -> Iterable[str]:
+    if isinstance(args, Ref):
+        yield args.name
+    elif isinstance(args, tuple | list):
+        for a in args:
+            yield from _refs(a)
+
+
+def _alive(instructions: list[Instruction], wanted: list[str]) -> list[Instruction]:
+    """Those that an output needs."""
+    alive: list[Instruction] = []
+    read = set(wanted)
+    for i in reversed(instructions):
+        if i.output in read:
+            alive.append(i)
+            read.update(_refs(i.args))
+    return alive[::-1]
+
+
+def _input(key: str, node: Node) -> Input:
+    known = facts_of(node)
+    return Input(key, known.dtype, known.shape or (), tensor=source_of(node))
+
+
+def _output(key: str, node: Node, value: Ref) -> Output:
+    known = facts_of(node)
+    return Output(key, value, known.dtype, known.shape or ())
+
+
+def _column(node: Node, slots: tuple[Slot, ...]) -> Column:
+    assert isinstance(node.target, ColumnValue)
+    return replace(node.target.column, slots=slots)
+
+
+def _consts(columns: Iterable[Column]) -> dict[str, Const]:
+    found: dict[str, Const] = {}
+    for c in columns:
+        for expr in (c.ids, *c.filters, *([c.weights] if c.weights is not None else [])):
+            for e in walk(expr):
+                if isinstance(e, Apply):
+                    found.update({v.digest: v for _, v in e.op.attributes() if isinstance(v, Const)})
+    return found
+
+
+def name_batch(program: Program) -> Program:
+    """The commonest leading dim of the inputs is called B."""
+    leading = Counter(i.shape[0] for i in program.inputs if i.shape and dims.is_symbol(i.shape[0]))
+    if not leading:
+        return program
+    (batch, _), *_ = leading.most_common(1)
+    assert isinstance(batch, sympy.Symbol)
+    mapping: dict[sympy.Symbol, Dim] = {batch: dims.symbol("B")}
+
+    def shaped(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
+        return tuple(dims.substitute(d, mapping) for d in shape)
+
+    def arg(a: Any) -> Any:
+        if isinstance(a, tuple):
+            return tuple(map(arg, a))
+        return dims.substitute(a, mapping) if isinstance(a, sympy.Expr) else a
+
+    return replace(
+        program,
+        inputs=tuple(replace(i, shape=shaped(i.shape)) for i in program.inputs),
+        buffers=tuple(replace(b, rows=dims.substitute(b.rows, mapping)) for b in program.buffers),
+        dense=tuple(replace(i, args=arg(i.args), kwargs=arg(i.kwargs)) for i in program.dense),
+        outputs=tuple(replace(o, shape=shaped(o.shape)) for o in program.outputs),
+    )

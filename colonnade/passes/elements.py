@@ -1,0 +1,315 @@
+"""Reads what a tensor of ids is made of: an expression over the elements of input fields, and which elements.
+
+A *domain* says which elements a flat tensor holds, in which order, and how they fall into batch rows. Two tensors with
+equal domains line up element by element; a vector that is the row number of each element of a domain is what an
+embedding bag pools by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from colonnade.core import dims, facts
+from colonnade.core.dims import Dim
+from colonnade.core.expr import Apply, Expr, Field
+from colonnade.core.facts import Term
+from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
+from colonnade.ops.at_least import AtLeast
+from colonnade.ops.at_most import AtMost
+from colonnade.ops.graph.compare import Compare
+from colonnade.ops.graph.constant import Constant
+from colonnade.ops.graph.expand_dims import ExpandDims
+from colonnade.ops.graph.fill import Fill
+from colonnade.ops.graph.gather import Gather
+from colonnade.ops.graph.gather_nd import GatherNd
+from colonnade.ops.graph.logical_and import LogicalAnd
+from colonnade.ops.graph.placeholder import Placeholder
+from colonnade.ops.graph.reshape import Reshape
+from colonnade.ops.graph.squeeze import Squeeze
+from colonnade.ops.graph.string_split import StringSplit
+from colonnade.ops.graph.where import Where
+from colonnade.ops.not_equal import NotEqual
+from colonnade.ops.split import Split
+from colonnade.passes.base import Reject
+from colonnade.passes.indices import column_of
+
+
+@dataclass(frozen=True)
+class Dense:
+    """Every element of a `[rows, width]` tensor, row-major."""
+
+    rows: Dim
+    width: int
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The elements of `parent` for which every mask is true, in order."""
+
+    parent: Domain
+    masks: tuple[Expr, ...]
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """The tokens of each element of `parent`, in order. `split` tells one splitting from another."""
+
+    parent: Domain
+    split: Node
+
+
+Domain = Dense | Kept | Tokens
+
+
+@dataclass(frozen=True)
+class Elements:
+    """A tensor that holds `expr` for each element of `domain`."""
+
+    expr: Expr
+    domain: Domain
+
+
+class Reader:
+    """Reads nodes; remembers what it read."""
+
+    def __init__(self) -> None:
+        self._read: dict[Node, Elements | Reject] = {}
+
+    def elements(self, node: Node) -> Elements | Reject:
+        """The elements of a tensor, or why it is not made of elements of input fields."""
+        found = self._read.get(node)
+        if found is None:
+            found = self._read[node] = self._elements(node)
+        return found
+
+    def _elements(self, node: Node) -> Elements | Reject:
+        base, output = item_of(node)
+        op = op_of(base)
+        if isinstance(op, Placeholder):
+            return _field(op, node)
+        if isinstance(op, StringSplit) and output == 1:
+            return self._tokens(base, op)
+        if isinstance(op, Reshape | ExpandDims | Squeeze):
+            return self.elements(args_of(base)[0])
+        if isinstance(op, Gather):
+            return self._retained(base)
+        if isinstance(op, GatherNd):
+            return self._gathered(base)
+        return self._applied(base)
+
+    def _applied(self, node: Node) -> Elements | Reject:
+        op = op_of(node)
+        assert op is not None
+        read = []
+        for arg in args_of(node):
+            elements = self.elements(arg) if arg is not node else Reject("a cycle")
+            if isinstance(elements, Reject):
+                return elements
+            if facts_of(arg).shape is None or facts_of(arg).shape != facts_of(node).shape:
+                return Reject(f"an operand of {op.name} is broadcast")
+            read.append(elements)
+        if not read:
+            return Reject(f"ids depend on {op.name}, which is not an input")
+        expr = op.elementwise(*(e.expr for e in read))
+        if expr is None:
+            return Reject(f"ids go through {op.name}, which is no column op")
+        if any(e.domain != read[0].domain for e in read[1:]):
+            return Reject(f"the operands of {op.name} are not proven to line up element by element")
+        return Elements(expr, read[0].domain)
+
+    def _tokens(self, node: Node, op: StringSplit) -> Elements | Reject:
+        parent = self.elements(args_of(node)[0])
+        if isinstance(parent, Reject):
+            return parent
+        return Elements(Apply(Split(op.separator), parent.expr), Tokens(parent.domain, node))
+
+    def _retained(self, node: Node) -> Elements | Reject:
+        """`gather(values, reshape(where(mask)), axis 0)`: the values that the mask keeps."""
+        values, indices, axis = args_of(node)
+        op = op_of(node)
+        assert isinstance(op, Gather)
+        if facts_of(values).rank != 1 or facts_of(axis).integer != 0 or op.batch_dims:
+            return Reject("ids are gathered, but not from a vector by the indices of a mask")
+        mask = _mask_behind(indices)
+        if mask is None or facts_of(mask).rank != 1:
+            return Reject("ids are gathered by something else than the indices of a mask")
+        return self._kept(values, mask)
+
+    def _gathered(self, node: Node) -> Elements | Reject:
+        """`gather_nd(values, where(mask))` with a mask over every axis of the values."""
+        values, indices = args_of(node)
+        mask = _mask_behind(indices, through_reshape=False)
+        if mask is None or facts_of(mask).shape is None or facts_of(mask).shape != facts_of(values).shape:
+            return Reject("ids are gathered by something else than the indices of a mask over all their elements")
+        return self._kept(values, mask)
+
+    def _kept(self, values: Node, mask: Node) -> Elements | Reject:
+        read = self.elements(values)
+        if isinstance(read, Reject):
+            return read
+        masks = self.masks(mask)
+        if isinstance(masks, Reject):
+            return masks
+        exprs, domain = masks
+        if domain != read.domain:
+            return Reject("the mask is not proven to be over the same elements as the values")
+        return Elements(read.expr, Kept(read.domain, exprs))
+
+    def masks(self, mask: Node) -> tuple[tuple[Expr, ...], Domain] | Reject:
+        """A bool tensor as predicates that must all hold, and their domain."""
+        op = op_of(mask)
+        if isinstance(op, LogicalAnd):
+            a, b = (self.masks(m) for m in args_of(mask))
+            if isinstance(a, Reject) or isinstance(b, Reject):
+                return a if isinstance(a, Reject) else b  # type: ignore[return-value]
+            if a[1] != b[1]:
+                return Reject("two parts of a mask are over different elements")
+            return a[0] + b[0], a[1]
+        if isinstance(op, Reshape | ExpandDims | Squeeze):
+            return self.masks(args_of(mask)[0])
+        if not isinstance(op, Compare):
+            return Reject(f"the mask is made by {op.name if op else mask}, which is no column filter")
+        x, other = args_of(mask)
+        value = _splat(other)
+        if value is None:
+            return Reject("the mask compares with something that is not one constant")
+        if facts_of(mask).shape != facts_of(x).shape:
+            return Reject("the mask's comparison broadcasts its operand")
+        read = self.elements(x)
+        if isinstance(read, Reject):
+            return read
+        predicate = _predicate(op.kind, value, facts_of(x).dtype)
+        return predicate if isinstance(predicate, Reject) else ((Apply(predicate, read.expr),), read.domain)
+
+    # -- rows ----------------------------------------------------------------------------------------------------------
+    def rows_reason(self, rows: Node, domain: Domain) -> str | None:
+        """None where `rows` is proven to be the batch row of each element of `domain`, else why it is not."""
+        if isinstance(domain, Dense):
+            length = dims.mul(domain.rows, domain.width)
+            expected = facts.indexed((Term(1, domain.width, None),), 0, length)
+            known = facts_of(rows)
+            if known.shape == (length,) and facts.as_indexed(known) == expected:
+                return None
+            return f"row numbers are not proven to be i // {domain.width} over all elements"
+        found = column_of(rows)
+        if found is None or found[1] != 0:
+            return "row numbers are not column 0 of an index matrix"
+        got = self._matrix_domain(found[0])
+        if isinstance(got, Reject):
+            return got.reason
+        return None if got == domain else "row numbers and ids are not proven to be of the same elements"
+
+    def _matrix_domain(self, matrix: Node) -> Domain | Reject:
+        """The domain for whose elements column 0 of an index matrix is the batch row."""
+        base, output = item_of(matrix)
+        op = op_of(base)
+        if isinstance(op, StringSplit) and output == 0:
+            return self._token_rows(base)
+        if isinstance(op, Where):
+            return self._mask_rows(base)
+        if isinstance(op, Gather):
+            return self._retained_rows(base)
+        known = facts_of(matrix)
+        if known.packed is not None and known.packed.axis == 1:
+            return _enumerated(known.packed.parts[0])
+        return Reject(f"the index matrix is made by {op.name if op else base}, which is not understood")
+
+    def _token_rows(self, node: Node) -> Domain | Reject:
+        parent = self.elements(args_of(node)[0])
+        if isinstance(parent, Reject):
+            return parent
+        if not isinstance(parent.domain, Dense) or parent.domain.width != 1:
+            return Reject("tokens are numbered by the string they come from, which is not proven to be the batch row")
+        return Tokens(parent.domain, node)
+
+    def _mask_rows(self, node: Node) -> Domain | Reject:
+        (mask,) = args_of(node)
+        masks = self.masks(mask)
+        if isinstance(masks, Reject):
+            return masks
+        exprs, domain = masks
+        shape = facts_of(mask).shape
+        if not isinstance(domain, Dense) or shape is None or not shape or shape[0] != domain.rows:
+            return Reject("the mask's first axis is not proven to be the batch")
+        return Kept(domain, exprs)
+
+    def _retained_rows(self, node: Node) -> Domain | Reject:
+        matrix, indices, axis = args_of(node)
+        mask = _mask_behind(indices)
+        if mask is None or facts_of(axis).integer != 0 or facts_of(mask).rank != 1:
+            return Reject("index rows are gathered by something else than the indices of a mask")
+        domain = self._matrix_domain(matrix)
+        if isinstance(domain, Reject):
+            return domain
+        masks = self.masks(mask)
+        if isinstance(masks, Reject):
+            return masks
+        if masks[1] != domain:
+            return Reject("the mask is over other elements than the index rows")
+        return Kept(domain, masks[0])
+
+
+def _field(op: Placeholder, node: Node) -> Elements | Reject:
+    shape = facts_of(node).shape
+    if not shape:
+        return Reject(f"input {op.key!r} is a scalar or of unknown rank")
+    rows, *rest = shape
+    if not dims.is_symbol(rows) or not all(isinstance(d, int) for d in rest):
+        return Reject(
+            f"input {op.key!r} has shape {tuple(map(str, shape))}: a column needs a batch dim and known others"
+        )
+    width = dims.prod(rest)
+    assert isinstance(width, int)
+    return Elements(Field(op.key), Dense(rows, width))
+
+
+def _enumerated(first: facts.Facts) -> Domain | Reject:
+    """The dense domain whose elements an index column enumerates as `i // width`."""
+    content = facts.as_indexed(first)
+    if content is None or first.shape is None or content.constant != 0 or len(content.terms) != 1:
+        return Reject("the row indices are not known to enumerate a dense tensor")
+    (term,) = content.terms
+    if term.coefficient != 1 or term.modulus is not None or not isinstance(term.divisor, int):
+        return Reject("the row indices are not i // width")
+    rows = dims.div_exact(first.shape[0], term.divisor)
+    return (
+        Dense(rows, term.divisor)
+        if rows is not None
+        else Reject("the number of index rows is no multiple of the width")
+    )
+
+
+def _mask_behind(indices: Node, *, through_reshape: bool = True) -> Node | None:
+    """The mask whose `where` the indices are."""
+    node = indices
+    while through_reshape and isinstance(node.target, Reshape | Squeeze):
+        node = args_of(node)[0]
+    return args_of(node)[0] if isinstance(node.target, Where) else None
+
+
+def _splat(node: Node) -> bytes | int | None:
+    """The one value that a constant tensor repeats."""
+    op = op_of(node)
+    if isinstance(op, Fill):
+        return _splat(args_of(node)[1])
+    if isinstance(op, Reshape | ExpandDims):
+        return _splat(args_of(node)[0])
+    if not isinstance(op, Constant) or op.value.array.size == 0:
+        return None
+    values = op.value.array.reshape(-1)
+    if any(v != values[0] for v in values[1:]):
+        return None
+    if op.value.array.dtype == object:
+        return bytes(values[0])
+    return int(values[0]) if np.issubdtype(op.value.array.dtype, np.integer) else None
+
+
+def _predicate(kind: str, value: bytes | int, dtype: str) -> NotEqual | AtLeast | AtMost | Reject:
+    if kind == "ne" and (isinstance(value, bytes) or dtype in facts.INTEGER):
+        return NotEqual(value)
+    if isinstance(value, int) and dtype in facts.INTEGER and kind in ("ge", "gt", "le", "lt"):
+        shifted = value + {"gt": 1, "lt": -1}.get(kind, 0)
+        return AtLeast(shifted) if kind in ("ge", "gt") else AtMost(shifted)
+    return Reject(f"the mask compares by {kind} on {dtype}, which is no column filter")

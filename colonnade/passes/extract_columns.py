@@ -1,0 +1,142 @@
+"""`extract-columns`: every lookup in a table whose ids are made of input fields becomes a column."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from colonnade.core.dims import Dim
+from colonnade.core.expr import Expr
+from colonnade.core.facts import Facts
+from colonnade.ir.column import Column, fields_read
+from colonnade.ir.column_value import ColumnValue
+from colonnade.ir.graph import Node, args_of, facts_of, op_of, source_of
+from colonnade.ops.graph.embedding_bag import EmbeddingBag
+from colonnade.ops.graph.gather import Gather
+from colonnade.ops.graph.variable import Variable
+from colonnade.passes.base import Editor, Pass, Reject
+from colonnade.passes.elements import Dense, Elements, Kept, Reader, Tokens
+
+
+class ExtractColumns(Pass):
+    """A gather or embedding bag on a variable, read back to input fields, is one `column_value`.
+
+    Legal: the ids are an expression of column ops over the elements of fields, under column filters; the rows that an embedding
+    bag pools by are proven to be the batch rows of those very elements; the row count is proven to be the batch. Columns are
+    found by structure: any matrix variable that is looked up by rows is a table, whatever its name or what follows.
+    """
+
+    def run(self, editor: Editor) -> int:
+        """Try every lookup."""
+        reader = Reader()
+        names: dict[str, int] = {}
+        changed = 0
+        for node in list(editor.graph.nodes()):
+            table = _looked_up(node)
+            if table is None:
+                continue
+            column = _column(reader, node, table)
+            if isinstance(column, Reject):
+                editor.record(node, False, column.reason)
+                continue
+            column = replace(column, name=_unique(column, names))
+            fields = fields_read(column)
+            value = editor.at(node).add(
+                ColumnValue(column, fields), table, *(editor.graph.inputs[name] for name in fields)
+            )
+            editor.record(node, True, f"column {column.name}: ids and rows are proven to be of the same elements")
+            editor.graph.replace(node, value)
+            changed += 1
+        return changed
+
+
+def _looked_up(node: Node) -> Node | None:
+    """The variable that the node looks rows up in."""
+    if not isinstance(node.target, Gather | EmbeddingBag):
+        return None
+    table = args_of(node)[0]
+    return table if isinstance(table.target, Variable) and facts_of(table).rank == 2 else None
+
+
+def _column(reader: Reader, node: Node, table: Node) -> Column | Reject:
+    op = op_of(node)
+    ids = args_of(node)[1]
+    read = reader.elements(ids)
+    if isinstance(read, Reject):
+        return read
+    rows = facts_of(table).shape
+    assert rows is not None
+    if isinstance(op, EmbeddingBag):
+        pooling, default_row = op.pooling, op.default_row
+        reason = _pooled(reader, node, read)
+    else:
+        pooling, default_row = "sum", None
+        reason = _single(node, read)
+    if reason is not None:
+        return Reject(reason)
+    known = facts_of(ids)
+    variable = op_of(table)
+    assert isinstance(variable, Variable) and isinstance(rows[0], int)
+    return Column(
+        name="",
+        ids=read.expr,
+        table=variable.key,
+        pooling=pooling,
+        filters=_filters(read),
+        default_row=default_row,
+        ids_proven=_inside(known, rows[0]),
+        source=source_of(node),
+    )
+
+
+def _pooled(reader: Reader, node: Node, read: Elements) -> str | None:
+    """Why an embedding bag is not a column's pooling."""
+    _, _, rows, count = args_of(node)
+    reason = reader.rows_reason(rows, read.domain)
+    if reason is not None:
+        return reason
+    total = facts_of(count).values
+    batch = _batch(read)
+    if total is None or total[0] != batch:
+        return f"the number of rows is not proven to be the batch {batch}"
+    return None
+
+
+def _single(node: Node, read: Elements) -> str | None:
+    """Why a gather is not a column with one id a row."""
+    op = op_of(node)
+    assert isinstance(op, Gather)
+    if op.batch_dims or facts_of(args_of(node)[2]).integer != 0:
+        return "rows are gathered along another axis than 0"
+    if not isinstance(read.domain, Dense) or read.domain.width != 1:
+        return "the gather keeps several vectors a row: an unpooled column"
+    if facts_of(node).rank != 2:
+        return f"the gather's result has rank {facts_of(node).rank}: an unpooled column"
+    return None
+
+
+def _batch(read: Elements) -> Dim:
+    domain = read.domain
+    while not isinstance(domain, Dense):
+        domain = domain.parent
+    return domain.rows
+
+
+def _filters(read: Elements) -> tuple[Expr, ...]:
+    found: list[Expr] = []
+    domain = read.domain
+    while isinstance(domain, Kept | Tokens):
+        if isinstance(domain, Kept):
+            found[:0] = domain.masks
+        domain = domain.parent
+    return tuple(dict.fromkeys(found))
+
+
+def _inside(ids: Facts, rows: int) -> bool:
+    return ids.lo is not None and ids.hi is not None and ids.lo >= 0 and ids.hi < rows
+
+
+def _unique(column: Column, names: dict[str, int]) -> str:
+    """The names of its fields; a number behind it where several columns read the same fields."""
+    base = "+".join(fields_read(column))
+    count = names[base] = names.get(base, 0) + 1
+    return base if count == 1 else f"{base}#{count}"

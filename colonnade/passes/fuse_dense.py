@@ -1,0 +1,75 @@
+"""Peepholes on the dense rest: `mm` and `add` become `addmm`; activations run in place where nothing else reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Sequence
+from dataclasses import replace
+from typing import Any
+
+from colonnade.ir.program import Instruction, Ref
+
+IN_PLACE = {
+    "aten.relu.default": "aten.relu_.default",
+    "aten.sigmoid.default": "aten.sigmoid_.default",
+    "aten.tanh.default": "aten.tanh_.default",
+    "aten.round.default": "aten.round_.default",
+}
+FRESH = ("aten.mm.default", "aten.addmm.default", *IN_PLACE.values())
+
+
+def fuse(instructions: Sequence[Instruction], outputs: Sequence[str], vectors: Container[str]) -> list[Instruction]:
+    """The same values with fewer calls and fewer buffers.
+
+    outputs: values that are read after the list.   vectors: parameters of one dim, the biases that `addmm` takes.
+    Facts: a value is overwritten only where this list made it and nothing but the activation reads it.
+    """
+    return _in_place(_addmm(list(instructions), outputs, vectors), outputs)
+
+
+def _reads(instructions: Sequence[Instruction], outputs: Sequence[str]) -> Counter[str]:
+    count: Counter[str] = Counter(outputs)
+
+    def see(a: Any) -> None:
+        if isinstance(a, Ref):
+            count[a.name] += 1
+        elif isinstance(a, tuple):
+            for x in a:
+                see(x)
+
+    for i in instructions:
+        see(i.args)
+    return count
+
+
+def _addmm(instructions: list[Instruction], outputs: Sequence[str], vectors: Container[str]) -> list[Instruction]:
+    reads = _reads(instructions, outputs)
+    products = {i.output: i for i in instructions if i.op == "aten.mm.default" and reads[i.output] == 1}
+    merged: dict[str, Instruction] = {}
+    for i in instructions:
+        if i.op != "aten.add.Tensor" or len(i.args) != 2 or i.kwargs:
+            continue
+        x, bias = i.args
+        if isinstance(x, Ref) and x.name in products and isinstance(bias, Ref) and bias.name in vectors:
+            merged[i.output] = replace(i, op="aten.addmm.default", args=(bias, *products.pop(x.name).args))
+    gone = {i.output for i in instructions if i.op == "aten.mm.default" and reads[i.output] == 1} - products.keys()
+    return [merged.get(i.output, i) for i in instructions if i.output not in gone]
+
+
+def _in_place(instructions: list[Instruction], outputs: Sequence[str]) -> list[Instruction]:
+    reads = _reads(instructions, outputs)
+    made: dict[str, Instruction] = {}
+    out: list[Instruction] = []
+    for i in instructions:
+        x = i.args[0] if i.args else None
+        if (
+            i.op in IN_PLACE
+            and isinstance(x, Ref)
+            and reads[x.name] == 1
+            and x.name in made
+            and made[x.name].op in FRESH
+        ):
+            i = replace(i, op=IN_PLACE[i.op])
+        made[i.output] = i
+        out.append(i)
+    return out

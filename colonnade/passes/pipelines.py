@@ -1,0 +1,37 @@
+"""The pipelines: which passes, in which order, and why each stands where it stands."""
+
+from __future__ import annotations
+
+from colonnade.passes.base import Pass
+from colonnade.passes.drop_empty_selects import DropEmptySelects
+from colonnade.passes.drop_filling import DropFilling
+from colonnade.passes.drop_guards import DropGuards
+from colonnade.passes.drop_identities import DropIdentities
+from colonnade.passes.drop_selects import DropSelects
+from colonnade.passes.drop_sparse_reshapes import DropSparseReshapes
+from colonnade.passes.extract_columns import ExtractColumns
+from colonnade.passes.flatten_concats import FlattenConcats
+from colonnade.passes.fold_shapes import FoldShapes
+from colonnade.passes.hash_decimals import HashDecimals
+from colonnade.passes.merge_empty_rows import MergeEmptyRows
+from colonnade.passes.merge_unique import MergeUnique
+from colonnade.passes.pool_single_rows import PoolSingleRows
+
+COLUMNS: tuple[Pass, ...] = (
+    DropIdentities(),  # first: most nodes of a shape computation die here, every later pass is cheaper
+    DropSparseReshapes(),  # before guards: the guard's operands become the producer's own indices
+    DropGuards(),  # before filling: only unguarded indices can be proven to be every row
+    HashDecimals(),  # any time before extraction: a text has no column op, its hash has one
+    DropFilling(),  # after guards; dense one-per-row columns lose their filling here
+    DropSelects(),  # after filling: its indicator is then all false
+    MergeUnique(),  # before pooling is matched: the pooling's data is then the table
+    PoolSingleRows(),  # after filling: rows are then iota; what stays is pooled
+    MergeEmptyRows(),  # after pool-single-rows, which is the cheaper form
+    DropEmptySelects(),  # after merge-empty-rows, which makes the bags it looks for
+    DropIdentities(),  # again: reshapes between pooling and concat, arithmetic on indices that is now bare
+    FoldShapes(),  # last of the cleaning: only shape operands that something still reads become constants
+    ExtractColumns(),  # when nothing stands between lookups and inputs but column ops
+    FlattenConcats(),  # after extraction: columns then write straight into the outermost concat
+)
+
+PIPELINES: dict[str, tuple[Pass, ...]] = {"columns": COLUMNS, "none": ()}
