@@ -1,0 +1,172 @@
+"""Runs the dense rest of a program: a prepared list of torch calls."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+
+from colonnade.backends.dense_ops import DENSE_OPS, PREFIX
+from colonnade.backends.sizes import DimFunction, Sizes, dim_function
+from colonnade.errors import GraphError, listed
+from colonnade.ir.program import Instruction, Program, Ref
+
+Env = list[Any]
+Getter = Callable[[Env], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """`env[out] = call(*args(env))`; then the values at `dead` are dropped."""
+
+    call: Callable[..., Any]
+    args: Callable[[Env], Sequence[Any]]
+    out: int
+    dead: tuple[int, ...]
+
+
+class DensePlan:
+    """The dense rest with everything resolved that does not depend on the request. Holds no state: safe for threads.
+
+    A value, a literal and a dim each have a place in one list; a call copies the list and fills it in.
+    Errors: GraphError that lists every op that does not exist and every value that is used but never made.
+    """
+
+    def __init__(self, program: Program, params: Mapping[str, torch.Tensor]) -> None:
+        self._template: Env = []
+        self._names: dict[str, int] = {}
+        self._literals: dict[int, Any] = {}
+        self._dims: list[tuple[int, DimFunction]] = []
+        self._dim_slots: dict[sympy.Expr, int] = {}
+        self.inputs = frozenset(_refs(program) & {i.name for i in program.inputs})
+        self.sources = (*sorted(self.inputs), *(b.name for b in program.buffers))
+        for name in self.sources:
+            self._names[name] = self._slot(None)
+        for name, tensor in params.items():
+            self._names[name] = self._slot(tensor)
+        self._problems: list[str] = []
+        self._steps = self._planned(program)
+        self._outputs = tuple((o.name, self._named(o.value.name, f"output {o.name!r}")) for o in program.outputs)
+        if self._problems:
+            raise GraphError("the dense rest cannot be run", got=listed(self._problems))
+        self._source_slots = tuple(self._names[name] for name in self.sources)
+
+    def run(self, values: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
+        """The outputs by name, from the inputs and buffers by name."""
+        env = self._template.copy()
+        for name, slot in zip(self.sources, self._source_slots, strict=True):
+            env[slot] = values[name]
+        for slot, function in self._dims:
+            env[slot] = function(sizes)
+        with torch.inference_mode():
+            for step in self._steps:
+                env[step.out] = step.call(*step.args(env))
+                for slot in step.dead:
+                    env[slot] = None
+        return {name: env[slot] for name, slot in self._outputs}
+
+    def _slot(self, value: Any) -> int:
+        self._template.append(value)
+        return len(self._template) - 1
+
+    def _named(self, name: str, where: str) -> int:
+        if name not in self._names:
+            self._problems.append(f"{where}: no value {name!r}")
+            return 0
+        return self._names[name]
+
+    def _planned(self, program: Program) -> tuple[_Step, ...]:
+        planned: list[tuple[Callable[..., Any], Callable[[Env], Sequence[Any]], int, set[int]]] = []
+        for line in program.dense:
+            where = f"{line.output} = {line.op}"
+            call, types = self._resolved(line)
+            used: set[int] = set()
+            keywords = tuple(name for name, _ in line.kwargs)
+            items = [*line.args, *(value for _, value in line.kwargs)]
+            wanted = [types.get(i if i < len(line.args) else keywords[i - len(line.args)]) for i in range(len(items))]
+            getters = [self._item(v, t, used, where) for v, t in zip(items, wanted, strict=True)]
+            self._names[line.output] = out = self._slot(None)
+            planned.append((_with_keywords(call, len(line.args), keywords), _all(getters), out, used))
+        kept = {self._names[o.value.name] for o in program.outputs if o.value.name in self._names}
+        kept |= {self._names[name] for name, _, _ in program.params if name in self._names}
+        return self._with_dead(planned, kept)
+
+    def _with_dead(self, planned: Sequence[tuple[Any, Any, int, set[int]]], kept: set[int]) -> tuple[_Step, ...]:
+        """Marks each value's last use: it is dropped there, unless it is an output or a parameter."""
+        steps = []
+        later = set(kept)
+        for call, args, out, used in reversed(planned):
+            dead = tuple(sorted((used | {out}) - later))
+            later |= used
+            steps.append(_Step(call, args, out, dead))
+        return tuple(reversed(steps))
+
+    def _resolved(self, line: Instruction) -> tuple[Callable[..., Any], dict[int | str, str]]:
+        """The callable, and the type of each argument by position and by name."""
+        if line.op.startswith(PREFIX):
+            found = DENSE_OPS.get(line.op)
+            if found is not None:
+                return found, {}
+        else:
+            namespace, _, rest = line.op.partition(".")
+            name, _, overload = rest.partition(".")
+            packet = getattr(getattr(torch.ops, namespace), name, None) if name.isidentifier() else None
+            if packet is not None and (overload or "default") in packet.overloads():
+                call = getattr(packet, overload or "default")
+                types: dict[int | str, str] = {}
+                for i, argument in enumerate(call._schema.arguments):
+                    types[i] = types[argument.name] = str(argument.type)
+                return call, types
+        self._problems.append(f"{line.output}: no op {line.op!r}")
+        return operator.pos, {}
+
+    def _item(self, value: Any, kind: str | None, used: set[int], where: str) -> int | Getter:
+        """The place of an argument, or how to build it where it is a list."""
+        if isinstance(value, Ref):
+            slot = self._named(value.name, where)
+            used.add(slot)
+            return slot
+        if isinstance(value, sympy.Expr):
+            if value not in self._dim_slots:
+                self._dim_slots[value] = self._slot(None)
+                self._dims.append((self._dim_slots[value], dim_function(value)))
+            return self._dim_slots[value]
+        if isinstance(value, tuple | list):
+            parts = [self._item(v, None, used, where) for v in value]
+            if any(isinstance(v, Ref | sympy.Expr | tuple | list) for v in value):
+                build = _all(parts)
+                return lambda env: list(build(env))
+            return self._slot(list(value))
+        if isinstance(value, str) and (kind is None or "str" not in kind):
+            value = getattr(torch, value, value)
+        return self._slot(value)
+
+
+def _all(items: Sequence[int | Getter]) -> Callable[[Env], Sequence[Any]]:
+    """All arguments at once: one C call where all of them have a place in the list."""
+    if all(isinstance(i, int) for i in items) and len(items) > 1:
+        return operator.itemgetter(*items)
+    getters = tuple(operator.itemgetter(i) if isinstance(i, int) else i for i in items)
+    return lambda env: [get(env) for get in getters]
+
+
+def _with_keywords(call: Callable[..., Any], num_positional: int, keywords: tuple[str, ...]) -> Callable[..., Any]:
+    if not keywords:
+        return call
+    return lambda *args: call(*args[:num_positional], **dict(zip(keywords, args[num_positional:], strict=True)))
+
+
+def _refs(program: Program) -> set[str]:
+    found = {o.value.name for o in program.outputs}
+    stack: list[Any] = [[*line.args, *(v for _, v in line.kwargs)] for line in program.dense]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, Ref):
+            found.add(value.name)
+        elif isinstance(value, tuple | list):
+            stack.extend(value)
+    return found

@@ -1,0 +1,28 @@
+"""The ops of the dense rest that aten has not; each is a plain function of torch values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+PREFIX = "colonnade."
+
+
+def place(x: torch.Tensor, buffer: torch.Tensor, offset: int) -> torch.Tensor:
+    """Copies x into `buffer[:, offset : offset + width of x]` and gives the buffer.
+
+    Shapes: x [B, w], buffer [B, W].   Facts: the buffer is written in place.
+    """
+    width = x.shape[1]
+    buffer.narrow(1, offset, width).copy_(x)
+    return buffer
+
+
+def item(values: Sequence[Any], index: int) -> Any:
+    """One result of an op that has several (split, unbind)."""
+    return values[index]
+
+
+DENSE_OPS: dict[str, Callable[..., Any]] = {f"{PREFIX}{f.__name__}": f for f in (place, item)}

@@ -1,0 +1,188 @@
+"""The fields of one layout packed into buffers, a run at a time. Every function raises where anything is unusual.
+
+Legend: B batch rows. A *run* is a stretch of neighbouring fields in a packed buffer that share dtype and shape; it is
+packed by one call.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+
+from colonnade.backends.feed_values import arrow_type, is_text
+from colonnade.backends.sizes import ShapeBinder
+from colonnade.core.batch import Layout, Packed, Place
+from colonnade.core.strings import Strings
+from colonnade.ir.program import Input
+from colonnade.ops.op import torch_dtype
+
+Array = npt.NDArray[Any]
+Getter = Callable[[Mapping[str, Any]], Sequence[Any]]
+
+NO_BYTES = np.empty(0, np.uint8)
+NO_STRINGS = np.zeros(1, np.int64)
+NO_STRINGS.flags.writeable = False
+
+
+class Unusual(ValueError):
+    """A feed that the fast path does not take: the slow one says why, or converts it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Fields of shape `[B, *trailing]`, `width` values a row each, the first at `start` of their buffer's row."""
+
+    names: tuple[str, ...]
+    get: Getter
+    dtype: str
+    trailing: tuple[int, ...]
+    start: int
+    width: int
+
+    @property
+    def total(self) -> int:
+        """Values a batch row of all its fields."""
+        return self.width * len(self.names)
+
+
+class Packer:
+    """Packs the fields of one layout."""
+
+    def __init__(self, layout: Layout, inputs: Mapping[str, Input]) -> None:
+        self.layout = layout
+        self.runs = _runs(layout, inputs)
+        self._rows = ShapeBinder((layout.rows,))
+
+    def arrays(self, feed: Mapping[str, Any], sizes: dict[str, int]) -> tuple[Packed, bool]:
+        """From numpy arrays or torch tensors of the declared dtypes; and whether any was a torch tensor."""
+        num_rows = len(feed[self.runs[0].names[0]])
+        out = self._empty(num_rows, sizes)
+        is_torch = False
+        for run in self.runs:
+            values = run.get(feed)
+            kinds = set(map(type, values))
+            if kinds == {np.ndarray}:
+                if set(map(len, values)) != {num_rows}:
+                    raise Unusual("numbers of rows")
+                out.write_arrays(run, values)
+            elif kinds == {torch.Tensor}:
+                out.write_tensors(run, values)
+                is_torch = True
+            else:
+                raise Unusual("mixed or other kinds of values")
+        return out.packed(), is_torch
+
+    def columns(self, feed: Mapping[str, pa.Array], num_rows: int, sizes: dict[str, int]) -> Packed:
+        """From the columns of a record batch."""
+        out = self._empty(num_rows, sizes)
+        for run in self.runs:
+            out.write_columns(run, run.get(feed))
+        return out.packed()
+
+    def matrices(
+        self, by_dtype: Mapping[str, Array], places: Mapping[str, tuple[int, int]], sizes: dict[str, int]
+    ) -> Packed:
+        """From one matrix a dtype; `places` are (first column, width) of each field in it."""
+        num_rows = len(by_dtype[self.runs[0].dtype])
+        out = self._empty(num_rows, sizes)
+        for run in self.runs:
+            first = [places[name][0] for name in run.names]
+            if first != list(range(first[0], first[0] + run.total, run.width)):
+                raise Unusual("not neighbours in the matrix")
+            out.write_matrix(run, by_dtype[run.dtype][:, first[0] : first[0] + run.total])
+        return out.packed()
+
+    def _empty(self, num_rows: int, sizes: dict[str, int]) -> _Buffers:
+        if not self._rows.bind((num_rows,), sizes) or not self._rows.fits_derived((num_rows,), sizes):
+            raise Unusual("number of rows")
+        return _Buffers(self.layout, num_rows)
+
+
+class _Buffers:
+    """The buffers of one packed batch while they are filled."""
+
+    def __init__(self, layout: Layout, num_rows: int) -> None:
+        self.num_rows = num_rows
+        self.layout = layout
+        self.buffers: dict[str, Array] = {}
+        self.texts: list[Strings] = []
+
+    def part(self, run: Run) -> Array:
+        """The run's place in its buffer, `[B * fields, *trailing]`."""
+        buffer = self.buffers.get(run.dtype)
+        if buffer is None:
+            buffer = np.empty(self.num_rows * self.layout.widths[run.dtype], run.dtype)
+            self.buffers[run.dtype] = buffer
+        flat = buffer[self.num_rows * run.start : self.num_rows * (run.start + run.total)]
+        return flat.reshape(self.num_rows * len(run.names), *run.trailing)
+
+    def write_arrays(self, run: Run, arrays: Sequence[Array]) -> None:
+        if run.dtype != "string":
+            np.concatenate(arrays, out=self.part(run), casting="no")
+            return
+        joined = np.concatenate(arrays)
+        if joined.dtype != object or joined.shape != (self.num_rows * len(run.names), *run.trailing):
+            raise Unusual("not object arrays of the declared shape")
+        self.texts.append(Strings.from_objects(joined.reshape(-1)))
+
+    def write_tensors(self, run: Run, tensors: Sequence[torch.Tensor]) -> None:
+        # torch.cat converts dtypes and skips empty vectors, hence the exact checks.
+        shape = (self.num_rows, *run.trailing)
+        if {t.dtype for t in tensors} != {torch_dtype(run.dtype)} or {t.shape for t in tensors} != {shape}:
+            raise Unusual("not tensors of the declared dtype and shape")
+        with torch.no_grad():
+            torch.cat(tuple(tensors), out=torch.from_numpy(self.part(run)))
+
+    def write_columns(self, run: Run, columns: Sequence[pa.Array]) -> None:
+        joined = pa.concat_arrays(columns)
+        while pa.types.is_fixed_size_list(joined.type) and not joined.null_count:
+            joined = joined.flatten()
+        if joined.null_count or len(joined) != self.num_rows * run.total:
+            raise Unusual("nulls or another width")
+        if run.dtype == "string" and is_text(joined.type):
+            self.texts.append(Strings.from_arrow(joined))
+        elif joined.type != arrow_type(run.dtype):
+            raise Unusual("another type")
+        elif run.total == self.layout.widths[run.dtype]:
+            self.buffers[run.dtype] = joined.to_numpy(zero_copy_only=True)
+        else:
+            self.part(run).reshape(-1)[...] = joined.to_numpy(zero_copy_only=True)
+
+    def write_matrix(self, run: Run, matrix: Array) -> None:
+        fields = matrix.reshape(self.num_rows, len(run.names), run.width).transpose(1, 0, 2)
+        if run.dtype == "string":
+            self.texts.append(Strings.from_objects(fields.reshape(-1)))
+        else:
+            self.part(run).reshape(fields.shape)[...] = fields
+
+    def packed(self) -> Packed:
+        strings = Strings(NO_BYTES, NO_STRINGS)
+        if self.texts:
+            joined = pa.concat_arrays([t.to_arrow() for t in self.texts]) if len(self.texts) > 1 else None
+            strings = self.texts[0] if joined is None else Strings.from_arrow(joined)
+        return Packed(self.num_rows, self.buffers, strings.data, strings.offsets)
+
+
+def _runs(layout: Layout, inputs: Mapping[str, Input]) -> tuple[Run, ...]:
+    found: list[tuple[Place, tuple[int, ...], list[str]]] = []
+    for name, place in sorted(layout.places.items(), key=lambda item: (item[1].dtype, item[1].start)):
+        trailing = tuple(int(d) for d in inputs[name].shape[1:])
+        if found and found[-1][0].dtype == place.dtype and found[-1][1] == trailing:
+            found[-1][2].append(name)
+        else:
+            found.append((place, trailing, [name]))
+    return tuple(Run(tuple(n), _getter(n), p.dtype, t, p.start, p.width) for p, t, n in found)
+
+
+def _getter(names: Sequence[str]) -> Getter:
+    if len(names) == 1:
+        (name,) = names
+        return lambda feed: (feed[name],)
+    return operator.itemgetter(*names)

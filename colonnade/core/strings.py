@@ -1,0 +1,75 @@
+"""Byte strings in Arrow's layout: all bytes in one array, and where each string begins and ends."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from colonnade.errors import ShapeError
+
+Bytes = npt.NDArray[np.uint8]
+Offsets = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Strings:
+    """String e is `data[offsets[e] : offsets[e + 1]]`.
+
+    Facts: `offsets` is nondecreasing int64 with one entry more than there are strings; it may begin after 0 and `data`
+    may go on after the last string; neither is ever written to.
+    """
+
+    data: Bytes
+    offsets: Offsets
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @staticmethod
+    def from_objects(values: Sequence[bytes | str] | npt.NDArray[Any]) -> Strings:
+        """From a flat sequence or array of bytes and str (as UTF-8).
+
+        Errors: ShapeError that names the first value that is neither.
+        """
+        try:
+            return Strings.from_arrow(pa.array(values, type=pa.large_binary(), from_pandas=False))
+        except (pa.ArrowException, UnicodeError) as error:
+            bad = next((f"[{i}] {v!r}" for i, v in enumerate(values) if not isinstance(v, bytes | str)), str(error))
+            raise ShapeError("strings are bytes or str", got=bad, want="bytes, str") from error
+
+    @staticmethod
+    def from_arrow(array: pa.Array) -> Strings:
+        """From an Arrow array of any binary or string type; no copy where it is `large_binary` or `large_string`.
+
+        Errors: ShapeError at the first null.
+        """
+        if array.null_count:
+            first = int(np.argmax(np.asarray(array.is_null())))
+            raise ShapeError("a string is missing", where=f"[{first}]", got="null", want="bytes, str")
+        if array.type not in (pa.large_binary(), pa.large_string()):
+            array = array.cast(pa.large_binary())
+        if len(array) == 0:
+            return Strings(np.empty(0, np.uint8), np.zeros(1, np.int64))
+        _, offsets, data = array.buffers()
+        return Strings(
+            np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8),
+            np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8),
+        )
+
+    def to_arrow(self) -> pa.Array:
+        """The same strings as a `large_binary` array, without a copy."""
+        buffers = [None, pa.py_buffer(self.offsets), pa.py_buffer(self.data)]
+        return pa.Array.from_buffers(pa.large_binary(), len(self), buffers)
+
+    def to_objects(self) -> npt.NDArray[Any]:
+        """The same strings as an object array of bytes."""
+        data, offsets = self.data.tobytes(), self.offsets.tolist()
+        out = np.empty(len(self), dtype=object)
+        out[:] = [data[a:b] for a, b in itertools.pairwise(offsets)]
+        return out

@@ -1,0 +1,233 @@
+"""A compiled program that answers requests."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from colonnade.backends.arena import Arena, ArenaPool
+from colonnade.backends.backend import Backend, Columns, layouts
+from colonnade.backends.dense import DensePlan
+from colonnade.backends.feed import Feed, FeedReader, PackedFeed, Request
+from colonnade.backends.sizes import DimFunction, dim_function
+from colonnade.errors import OptionError, ShapeError, listed
+from colonnade.ir.column import ID_POLICIES
+from colonnade.ir.program import Program, Weights
+from colonnade.ir.table import Table
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """The memory of one table."""
+
+    name: str
+    rows: int
+    embedding_dim: int
+    dtype: str
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What an executable holds and what it has done since it was made. Units: seconds are totals over all calls.
+
+    zeroed_ids: ids outside their table that the policy `zero` replaced.
+    """
+
+    backend: str
+    id_policy: str
+    tables: tuple[TableReport, ...]
+    num_columns: int
+    num_inputs: int
+    calls: int
+    rows: int
+    zeroed_ids: int
+    feed_seconds: float
+    columns_seconds: float
+    dense_seconds: float
+
+    @property
+    def table_bytes(self) -> int:
+        """The memory of all tables."""
+        return sum(t.bytes for t in self.tables)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _State:
+    """Everything a call needs, read once at its start, so that a swap never mixes two sets of weights."""
+
+    weights: Weights
+    columns: tuple[Columns, ...]
+    dense: DensePlan
+    kept: frozenset[int]
+    """Storages of parameters: an output that lies in one is copied."""
+
+
+@dataclass(slots=True)
+class _Totals:
+    calls: int = 0
+    rows: int = 0
+    zeroed_ids: int = 0
+    feed_ns: int = 0
+    columns_ns: int = 0
+    dense_ns: int = 0
+
+
+class Executable:
+    """`executable(feed) -> {output name: array}`; safe for concurrent callers.
+
+    threads: what a backend may use for the columns of one call; torch's own threads are left alone.
+    id_policy: `error` (an id outside its table is an IdRangeError) or `zero` (it stands for a vector of zeros).
+    Errors: ShapeError that lists every weight that is missing or misshapen; OptionError.
+    """
+
+    def __init__(
+        self, program: Program, weights: Weights, backend: Backend, *, id_policy: str = "error", threads: int = 1
+    ) -> None:
+        if id_policy not in ID_POLICIES or threads < 1:
+            raise OptionError(
+                "an executable cannot be made so",
+                got=f"id_policy={id_policy!r}, threads={threads}",
+                want=f"id_policy one of {', '.join(ID_POLICIES)}; at least 1 thread",
+            )
+        self._program = program
+        self._backend = backend
+        self._id_policy = id_policy
+        self._threads = threads
+        self._layouts = layouts(program)
+        self._rows: tuple[DimFunction, ...] = tuple(dim_function(b.rows) for b in program.buffers)
+        self._arenas = ArenaPool(program.buffers)
+        self._totals = _Totals()
+        self._totals_lock = threading.Lock()
+        self._swap_lock = threading.Lock()
+        self._state = self._compiled(weights)
+        self._reader = FeedReader(program, self._layouts, self._state.dense.inputs)
+
+    @property
+    def program(self) -> Program:
+        """What it runs."""
+        return self._program
+
+    @property
+    def weights(self) -> Weights:
+        """The weights in force."""
+        return self._state.weights
+
+    def __call__(self, feed: Feed | PackedFeed) -> dict[str, Any]:
+        """The outputs by name: torch tensors where the request held one, else numpy arrays; all owned by the caller.
+
+        Errors: FeedError that lists every bad key; IdRangeError under the policy `error`.
+        """
+        state = self._state
+        began = time.perf_counter_ns()
+        request = self._reader.read(feed)
+        read = time.perf_counter_ns()
+        arena = self._arenas.take([rows(request.sizes) for rows in self._rows])
+        zeroed = 0
+        for columns, packed in zip(state.columns, request.packed, strict=True):
+            zeroed += columns.run(packed, arena.arrays)
+        looked_up = time.perf_counter_ns()
+        values = state.dense.run({**request.tensors, **arena.tensors}, request.sizes)
+        outputs = self._owned(values, request, arena, state)
+        ended = time.perf_counter_ns()
+        with self._totals_lock:
+            totals = self._totals
+            totals.calls += 1
+            totals.rows += request.packed[0].rows if request.packed else 0
+            totals.zeroed_ids += zeroed
+            totals.feed_ns += read - began
+            totals.columns_ns += looked_up - read
+            totals.dense_ns += ended - looked_up
+        return outputs
+
+    def swap(self, weights: Weights) -> None:
+        """Puts other weights of the same shapes in force, for every call that begins after it; calls under way finish
+        with the old ones.
+
+        Errors: ShapeError that lists every weight that is missing or misshapen; the old weights then stay.
+        """
+        with self._swap_lock:
+            self._state = self._compiled(weights)
+
+    def report(self) -> Report:
+        """What it holds and what it has done so far."""
+        with self._totals_lock:
+            totals = _Totals(*(getattr(self._totals, name) for name in _Totals.__slots__))
+        tables = tuple(TableReport(t.name, t.rows, t.embedding_dim, t.dtype, t.bytes) for t in self._program.tables)
+        return Report(
+            backend=self._backend.name,
+            id_policy=self._id_policy,
+            tables=tables,
+            num_columns=len(self._program.columns),
+            num_inputs=len(self._program.inputs),
+            calls=totals.calls,
+            rows=totals.rows,
+            zeroed_ids=totals.zeroed_ids,
+            feed_seconds=totals.feed_ns * 1e-9,
+            columns_seconds=totals.columns_ns * 1e-9,
+            dense_seconds=totals.dense_ns * 1e-9,
+        )
+
+    def _compiled(self, weights: Weights) -> _State:
+        problems = [*_bad_tables(self._program.tables, weights), *_bad_params(self._program, weights)]
+        if problems:
+            raise ShapeError(
+                "the weights do not fit the program", got=listed(problems), want="one a table and parameter"
+            )
+        columns = tuple(
+            self._backend.compile(self._program, weights, layout, id_policy=self._id_policy, threads=self._threads)
+            for layout in self._layouts
+        )
+        params = {name: weights.params[name] for name, _, _ in self._program.params}
+        kept = frozenset(t.untyped_storage().data_ptr() for t in params.values())
+        return _State(weights, columns, DensePlan(self._program, params), kept)
+
+    def _owned(self, values: Mapping[str, Any], request: Request, arena: Arena, state: _State) -> dict[str, Any]:
+        """The outputs as the caller gets them; the arena goes back to the pool unless one of them lies in it."""
+        given = {t.untyped_storage().data_ptr() for t in request.tensors.values() if isinstance(t, torch.Tensor)}
+        outputs: dict[str, Any] = {}
+        lent = False
+        for name, value in values.items():
+            if not isinstance(value, torch.Tensor):
+                outputs[name] = np.array(value)
+                continue
+            storage = value.untyped_storage().data_ptr()
+            lent = lent or storage in arena.storages
+            if storage in given or storage in state.kept:
+                value = value.clone()
+            outputs[name] = value if request.is_torch else value.numpy()
+        if not lent:
+            self._arenas.give_back(arena)
+        return outputs
+
+
+def _bad_tables(tables: tuple[Table, ...], weights: Weights) -> list[str]:
+    problems = []
+    for table in tables:
+        have = weights.tables.get(table.name)
+        want = (table.rows, table.embedding_dim)
+        if have is None:
+            problems.append(f"table {table.name!r}: missing")
+        elif have.shape != want or have.dtype.itemsize != table.bytes // max(1, table.rows * table.embedding_dim) != 0:
+            problems.append(f"table {table.name!r}: {have.dtype}{list(have.shape)}, want {table.dtype}{list(want)}")
+    return problems
+
+
+def _bad_params(program: Program, weights: Weights) -> list[str]:
+    problems = []
+    for name, dtype, shape in program.params:
+        have = weights.params.get(name)
+        if have is None:
+            problems.append(f"parameter {name!r}: missing")
+        elif tuple(have.shape) != shape or str(have.dtype) != f"torch.{dtype}":
+            problems.append(f"parameter {name!r}: {have.dtype}{list(have.shape)}, want {dtype}{list(shape)}")
+    return problems
