@@ -16,7 +16,7 @@ from colonnade.errors import ImportFailure
 from colonnade.frontends.tensorflow.bundle import Bundle
 from colonnade.frontends.tensorflow.checkpoint import VARIABLES, object_graph, stored_variables
 from colonnade.frontends.tensorflow.functions import FlatGraph, inline
-from colonnade.frontends.tensorflow.lookup_tables import handle_of, read_lookup_tables, read_vocabulary
+from colonnade.frontends.tensorflow.lookup_tables import read_lookup_tables, read_vocabulary
 from colonnade.frontends.tensorflow.protos import FuncRef, MetaGraph, Node, Unbound, read_tensor
 from colonnade.frontends.tensorflow.saved_model import open_variables, read
 
@@ -434,5 +434,5 @@ def test_estimator_export() -> None:
     outputs = [t for s in meta.signatures.values() for info in s.outputs.values() for t in info.tensors]
     flat = inline(meta, outputs)
     nodes = {n.name: n for n in flat.nodes}
-    handles = [handle_of(nodes, n.inputs[0]) for n in flat.nodes if n.op == "LookupTableFindV2"]
-    assert handles and all(h is not None and h.name in tables.tables for h in handles)
+    finds = [n for n in flat.nodes if n.op == "LookupTableFindV2"]
+    assert finds and all(tables.of(nodes, n.inputs[0]) is not None for n in finds)

@@ -37,10 +37,19 @@ class LookupTable:
 
 @dataclass(frozen=True, slots=True)
 class LookupTables:
-    """Every table of a model by the flat name of its handle node; `unknown` says why a table has no contents."""
+    """Every table of a model by the flat name of its handle node; `unknown` says why a table has no contents.
+
+    Facts: `resources` are the same tables by what their handles refer to (see `resource`).
+    """
 
     tables: Mapping[str, LookupTable]
     unknown: Mapping[str, str]
+    resources: Mapping[str, LookupTable]
+
+    def of(self, nodes: Mapping[str, Node], ref: str) -> LookupTable | None:
+        """The table behind a table operand of a flat graph, None where its contents are not known."""
+        handle = handle_of(nodes, ref)
+        return self.resources.get(resource(handle)) if handle is not None else None
 
 
 def read_lookup_tables(meta: MetaGraph, path: Path) -> LookupTables:
@@ -50,7 +59,7 @@ def read_lookup_tables(meta: MetaGraph, path: Path) -> LookupTables:
     Errors: ImportFailure for a vocabulary file that is missing, too short, or does not parse.
     """
     if not meta.init_op:
-        return LookupTables({}, {})
+        return LookupTables({}, {}, {})
     flat = inline(meta, [f"^{meta.init_op}"])
     nodes = {node.name: node for node in flat.nodes}
     reader = _Tables(nodes, meta.assets, Path(path))
@@ -63,12 +72,20 @@ def read_lookup_tables(meta: MetaGraph, path: Path) -> LookupTables:
         if handle is None or handle.op not in HANDLES:
             continue
         try:
-            found[resource(handle)] = reader.contents(node, handle)
+            table = reader.contents(node, handle)
+            if not _same(found.setdefault(resource(handle), table), table):
+                unknown[handle.name] = "it is initialised twice, with other contents"
         except _Unknown as reason:
             unknown[handle.name] = str(reason)
+    for name in unknown:
+        found.pop(resource(nodes[name]), None)
     handles = [*meta.nodes, *flat.nodes]
     tables = {node.name: found[resource(node)] for node in handles if node.op in HANDLES and resource(node) in found}
-    return LookupTables(tables, unknown)
+    return LookupTables(tables, unknown, found)
+
+
+def _same(left: LookupTable, right: LookupTable) -> bool:
+    return np.array_equal(left.keys, right.keys) and np.array_equal(left.values, right.values)
 
 
 def resource(handle: Node) -> str:
@@ -137,6 +154,8 @@ class _Tables:
 
     def contents(self, node: Node, handle: Node) -> LookupTable:
         """What one initialiser writes."""
+        if handle.op.startswith("Mutable"):
+            raise _Unknown(f"'{handle.name}' ({handle.op}) can change while the model runs")
         dtypes = [handle.attrs.get(key) for key in ("key_dtype", "value_dtype")]
         if not all(isinstance(d, str) and (d in NUMPY or d == "string") for d in dtypes):
             raise _Unknown(f"'{handle.name}' holds {dtypes}")

@@ -56,6 +56,22 @@ def test_contents_that_are_not_constant_are_unknown(tmp_path: Path) -> None:
     assert not found.tables and "Placeholder" in found.unknown["t"]
 
 
+def test_tables_that_change_or_are_filled_twice_are_unknown(tmp_path: Path) -> None:
+    nodes = [const("k", b"a"), const("v", 4), const("w", 5), node("init", "NoOp", "^one", "^two")]
+    one, two = (node(n, "LookupTableImportV2", "t", "k", v) for n, v in (("one", "v"), ("two", "w")))
+    found = read_lookup_tables(meta(handle("t", b"s"), handle("same", b"s"), *nodes, one, two), tmp_path)
+    assert not found.tables and "twice" in found.unknown["t"]
+    mutable = Node("t", "MutableHashTableV2", (), handle("t").attrs)
+    found = read_lookup_tables(meta(mutable, *nodes, one, one.__class__("two", one.op, one.inputs, {})), tmp_path)
+    assert not found.tables and "can change" in found.unknown["t"]
+
+
+def test_the_table_of_an_operand(tmp_path: Path) -> None:
+    found = from_values(const("k", b"a"), const("v", 4), tmp_path)
+    nodes = {n.name: n for n in (handle("body/t", b"s"), node("i", "Identity", "body/t"), handle("other"))}
+    assert found.of(nodes, "i") is found.tables["t"] and found.of(nodes, "other") is None
+
+
 def from_file(path: Path, name: str, **attrs: Any) -> LookupTables:
     wanted = {"key_index": -2, "value_index": -1, "vocab_size": -1, "delimiter": b"\t", "offset": 0} | attrs
     load = node("load", "InitializeTableFromTextFileV2", "t", "file", **wanted)
