@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import weakref
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ class Const:
     """
 
     __slots__ = ("__weakref__", "array", "digest")
-    _pool: weakref.WeakValueDictionary[str, Const] = weakref.WeakValueDictionary()
+    _pool: ClassVar[weakref.WeakValueDictionary[str, Const]] = weakref.WeakValueDictionary()
 
     array: Array
     digest: str

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping
+from typing import TypeAlias
 
 import sympy
 
-Dim = int | sympy.Expr
+Dim: TypeAlias = int | sympy.Expr
 
 
-class max_(sympy.Function):  # noqa: N801 - printed and parsed under this name
+class max_(sympy.Function):
     """The larger of two dims, uninterpreted unless both are integers."""
 
     nargs = 2
@@ -30,7 +31,7 @@ class max_(sympy.Function):  # noqa: N801 - printed and parsed under this name
         return None
 
 
-class ceil_div(sympy.Function):  # noqa: N801 - printed and parsed under this name
+class ceil_div(sympy.Function):
     """`(a + b - 1) // b`, uninterpreted unless both are integers."""
 
     nargs = 2
@@ -44,7 +45,7 @@ class ceil_div(sympy.Function):  # noqa: N801 - printed and parsed under this na
         return a if b == 1 else None
 
 
-class floor_div(sympy.Function):  # noqa: N801 - printed and parsed under this name
+class floor_div(sympy.Function):
     """`a // b`, uninterpreted unless it divides exactly."""
 
     nargs = 2
@@ -83,7 +84,7 @@ def simple(value: sympy.Expr | int) -> Dim:
 def add(*terms: Dim) -> Dim:
     """The sum of all terms."""
     if all(isinstance(t, int) for t in terms):
-        return sum(terms)  # type: ignore[arg-type]
+        return sum(terms)
     return simple(sympy.Add(*terms))
 
 
@@ -101,7 +102,9 @@ def mul(*factors: Dim) -> Dim:
     if len(symbolic) == 1 and value == 1:
         return symbolic[0]
     product = sympy.Mul(value, *symbolic)
-    return simple(sympy.expand_mul(product) if any(f.is_Add for f in symbolic if isinstance(f, sympy.Expr)) else product)
+    return simple(
+        sympy.expand_mul(product) if any(f.is_Add for f in symbolic if isinstance(f, sympy.Expr)) else product
+    )
 
 
 def sub(a: Dim, b: Dim) -> Dim:
@@ -166,7 +169,8 @@ def text(dim: Dim) -> str:
 def parse(source: str) -> Dim:
     """The dim that `text` printed.
 
-    Errors: ValueError on anything but integers, names, `+ - * **` and the three functions (nothing is evaluated as code).
+    Errors: ValueError on anything but integers, names, `+ - * **` and the three functions (nothing is evaluated as
+    code).
     """
     try:
         tree = ast.parse(source.strip(), mode="eval")

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 
 class Expr:
     """A value for each element of a column: `Field` or `Apply`."""
 
     __slots__ = ("__weakref__", "key")
-    _pool: weakref.WeakValueDictionary[tuple[Any, ...], Expr] = weakref.WeakValueDictionary()
+    _pool: ClassVar[weakref.WeakValueDictionary[tuple[Any, ...], Expr]] = weakref.WeakValueDictionary()
 
     key: tuple[Any, ...]
 

@@ -6,6 +6,7 @@ Facts are frozen and interned: equal facts are one object, so that inference can
 from __future__ import annotations
 
 import enum
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -22,7 +23,9 @@ FLOATING = frozenset({"float16", "bfloat16", "float32", "float64"})
 
 
 class Order(enum.IntEnum):
-    """How the rows of a tensor follow each other (rows of a matrix: lexicographically). Each implies the ones before."""
+    """How the rows of a tensor follow each other (rows of a matrix: lexicographically). Each implies the ones
+    before.
+    """
 
     NONE = 0
     NONDECREASING = 1
@@ -117,7 +120,7 @@ class Facts:
         values = self.values
         if values is None or not all(isinstance(v, int) for v in values):
             return None
-        return values  # type: ignore[return-value]
+        return values
 
     def but(self, **changes: object) -> Facts:
         """The same facts with some replaced."""
@@ -148,11 +151,13 @@ def _sharpen(f: Facts) -> Facts:
     if isinstance(f.content, tuple) and f.content:
         ints = f.ints
         if ints is not None:
-            strict = all(a < b for a, b in zip(ints, ints[1:], strict=False))
-            rising = all(a <= b for a, b in zip(ints, ints[1:], strict=False))
+            strict = all(a < b for a, b in itertools.pairwise(ints))
+            rising = all(a <= b for a, b in itertools.pairwise(ints))
             one_dim = f.rank == 1
             order = Order.STRICT if strict and one_dim else Order.NONDECREASING if rising and one_dim else f.order
-            return replace(f, lo=min(ints), hi=max(ints), order=max(order, f.order), distinct=len(set(ints)) == len(ints))
+            return replace(
+                f, lo=min(ints), hi=max(ints), order=max(order, f.order), distinct=len(set(ints)) == len(ints)
+            )
         lo = 0 if f.lo is None and all(_nonnegative(v) for v in f.content) else f.lo
         return replace(f, lo=lo)
     if isinstance(f.content, Indexed) and f.rank == 1:
@@ -190,7 +195,11 @@ def indexed(terms: tuple[Term, ...], constant: Dim, length: Dim) -> Indexed:
     """
     kept: list[Term] = []
     for t in terms:
-        if t.coefficient == 0 or t.modulus == 1 or (isinstance(t.divisor, int) and t.divisor != 0 and t.divisor == length):
+        if (
+            t.coefficient == 0
+            or t.modulus == 1
+            or (isinstance(t.divisor, int) and t.divisor != 0 and t.divisor == length)
+        ):
             continue
         if not isinstance(t.divisor, int) and t.divisor == length:
             continue
@@ -224,7 +233,7 @@ def as_indexed(f: Facts) -> Indexed | None:
     ints = f.ints
     if ints is not None and len(ints) > 1:
         step = ints[1] - ints[0]
-        if all(b - a == step for a, b in zip(ints, ints[1:], strict=False)):
+        if all(b - a == step for a, b in itertools.pairwise(ints)):
             return indexed((Term(step, 1, None),), ints[0], len(ints))
     return None
 

@@ -59,7 +59,9 @@ def _upto32(s: bytes) -> int:
     b = _word(s, 8)
     c = _word(s, n - 8) * factor & MASK
     d = _word(s, n - 16) * K2 & MASK
-    return _mix16(_rotate(a + b & MASK, 43) + _rotate(c, 30) + d & MASK, a + _rotate(b + K2 & MASK, 18) + c & MASK, factor)
+    return _mix16(
+        _rotate(a + b & MASK, 43) + _rotate(c, 30) + d & MASK, a + _rotate(b + K2 & MASK, 18) + c & MASK, factor
+    )
 
 
 def _upto64(s: bytes) -> int:
@@ -75,7 +77,9 @@ def _upto64(s: bytes) -> int:
     f = _word(s, 24)
     g = (y + _word(s, n - 32)) * factor & MASK
     h = (z + _word(s, n - 24)) * factor & MASK
-    return _mix16(_rotate(e + f & MASK, 43) + _rotate(g, 30) + h & MASK, e + _rotate(f + a & MASK, 18) + g & MASK, factor)
+    return _mix16(
+        _rotate(e + f & MASK, 43) + _rotate(g, 30) + h & MASK, e + _rotate(f + a & MASK, 18) + g & MASK, factor
+    )
 
 
 def _weak32(s: bytes, at: int, a: int, b: int) -> tuple[int, int]:

@@ -45,7 +45,7 @@ def evaluate(column: Column, table: Value, fields: Mapping[str, Value]) -> Value
     ids, rows = elements(column.ids, fields)
     keep = torch.ones(len(rows), dtype=torch.bool)
     for predicate in column.filters:
-        kept, parents = elements(predicate, fields)
+        kept, _ = elements(predicate, fields)
         assert isinstance(kept, torch.Tensor)
         keep &= kept if len(kept) == len(keep) else kept[_parent_positions(column.ids, fields)]
     assert isinstance(ids, torch.Tensor)

@@ -26,7 +26,8 @@ Array = npt.NDArray[Any]
 class Graph:
     """Nodes in topological order, named inputs and outputs, and the store of variables beside them.
 
-    renames: dim symbols that inference found to be equal to another one.   checks: pairs of dims that an op requires to be
+    renames: dim symbols that inference found to be equal to another one.   checks: pairs of dims that an op requires
+    to be
     equal and that are not bare symbols, with the node's source: checked at run time.
     """
 

@@ -1,4 +1,6 @@
-"""A program: signature, tables, columns, buffers and the dense rest. Pure data: the weights lie in `Weights` beside it."""
+"""A program: signature, tables, columns, buffers and the dense rest. Pure data: the weights lie in `Weights`
+beside it.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ class Instruction:
     """One line of the dense rest: `outputs = op(args)` with torch operands.
 
     op: an aten overload name such as `aten.addmm.default`, or a name of `colonnade.ir.dense_ops`.
-    args: operands; a `Ref` names an earlier value (input, buffer, parameter or output), a `Dim` is evaluated for the batch.
+    args: operands; a `Ref` names an earlier value (input, buffer, parameter or output), a `Dim` is evaluated for the
+    batch.
     """
 
     output: str

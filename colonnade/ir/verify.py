@@ -16,7 +16,8 @@ from colonnade.ops.graph.variable import Variable
 def verify(graph: Graph, memo: Memo | None = None) -> None:
     """Nodes in topological order, every target a graph op or an output of one, variables in the store, facts sound.
 
-    Facts are sound where inferring again from the operands' facts gives the same dtype and rank, and bounds that overlap.
+    Facts are sound where inferring again from the operands' facts gives the same dtype and rank, and bounds that
+    overlap.
     Errors: GraphError that lists every failure.
     """
     memo = memo or Memo()

@@ -19,7 +19,8 @@ class Bucketize(MapOp):
     """`out = #{b in boundaries : b <= x}`.
 
     boundaries: float32, nondecreasing.   flush_denormals: denormal x and denormal boundaries count as signed zero.
-    Facts: NaN and +inf give len(boundaries), -inf gives 0, -0.0 equals 0.0; the largest result, len(boundaries), occurs.
+    Facts: NaN and +inf give len(boundaries), -inf gives 0, -0.0 equals 0.0; the largest result, len(boundaries),
+    occurs.
     Comparison is exact: float32 in float32, every other dtype in float64.
     """
 
@@ -45,6 +46,8 @@ class Bucketize(MapOp):
         return torch.from_numpy(np.where(np.isnan(values), len(bounds), found).astype(np.int32))
 
 
-def flushed(x: np.ndarray[tuple[int, ...], np.dtype[np.floating]]) -> np.ndarray[tuple[int, ...], np.dtype[np.floating]]:
+def flushed(
+    x: np.ndarray[tuple[int, ...], np.dtype[np.floating]],
+) -> np.ndarray[tuple[int, ...], np.dtype[np.floating]]:
     """The same values with float32 denormals replaced by zero (float64: its own denormals)."""
     return np.where(np.abs(x) < np.finfo(x.dtype).tiny, np.zeros_like(x), x)

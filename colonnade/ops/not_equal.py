@@ -21,7 +21,9 @@ class NotEqual(FilterOp):
         """bool."""
         (x,) = args
         if (x.dtype == "string") != isinstance(self.value, bytes) or x.dtype.startswith("float"):
-            raise ShapeError("not_equal compares strings with bytes and integers with an int", got=f"{x.dtype} {self.value!r}")
+            raise ShapeError(
+                "not_equal compares strings with bytes and integers with an int", got=f"{x.dtype} {self.value!r}"
+            )
         return ElementFacts("bool", 0, 1)
 
     def reference(self, *args: Value) -> Value:

@@ -39,7 +39,7 @@ def snake(name: str) -> str:
 
 
 def _register(registry: dict[str, Any], cls: type[Op]) -> None:
-    cls.name = snake(cls.__name__)
+    cls.name = snake(cls.__qualname__.rpartition(".")[2])
     other = registry.get(cls.name)
     if other is not None and other.__module__ != cls.__module__:
         raise TypeError(f"op {cls.name!r} is defined in both {other.__module__} and {cls.__module__}")

@@ -24,7 +24,9 @@ class Split(ExpandOp):
         """Strings."""
         (x,) = args
         if x.dtype != "string" or not self.separator:
-            raise ShapeError("split takes strings and a separator", got=f"{x.dtype} by {self.separator!r}", want="string")
+            raise ShapeError(
+                "split takes strings and a separator", got=f"{x.dtype} by {self.separator!r}", want="string"
+            )
         return ElementFacts("string")
 
     def expand(self, value: Value) -> tuple[Value, torch.Tensor]:

@@ -17,7 +17,7 @@ from colonnade.core.dims import Dim
 from colonnade.core.expr import Apply, walk
 from colonnade.core.facts import Facts
 from colonnade.errors import UnsupportedOps, listed
-from colonnade.ir.column import Column, Slot, fields_read
+from colonnade.ir.column import Column, Slot
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.graph import Graph, Node, args_of, facts_of, item_of, op_of, source_of
 from colonnade.ir.program import Buffer, Input, Instruction, Output, Program, Ref, Weights
@@ -141,7 +141,7 @@ class _Assembler:
                 if x not in self.values:
                     self.unsupported.setdefault(node, "an operand of the concat is not supported")
                     return
-                self._emit(node, "colonnade.place", (self.values[node], self.values[x], offset, width))
+                self._emit(node, "colonnade.place", (self.values[x], self.values[node], offset))
             offset += width
 
     def _column_view(self, node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -34,10 +35,10 @@ class Event:
 
 @dataclass
 class Log:
-    """Every decision of a run, and the node counts before and after each pass."""
+    """Every decision of a run; (pass, nodes before, nodes after, seconds) for each pass."""
 
     events: list[Event] = field(default_factory=list)
-    counts: list[tuple[str, int, int]] = field(default_factory=list)
+    counts: list[tuple[str, int, int, float]] = field(default_factory=list)
 
     def applied(self) -> Iterable[Event]:
         """The rewrites that were made."""
@@ -166,11 +167,11 @@ def run(
     memo = memo or Memo()
     infer(graph, memo)
     for item in passes[:stop_after]:
-        before = len(graph)
+        before, began = len(graph), time.perf_counter()
         if item.run(Editor(graph, memo, log, item.name)):
             graph.prune()
             infer(graph, memo)
-        log.counts.append((item.name, before, len(graph)))
+        log.counts.append((item.name, before, len(graph), time.perf_counter() - began))
         if observe is not None:
             observe(item.name, graph)
     return log
@@ -179,7 +180,8 @@ def run(
 def bisect(length: int, good: Callable[[int], bool]) -> int | None:
     """The first number of passes after which the answer is wrong; None where it never is.
 
-    good(k): whether the answer is right after the first k passes. Errors: OptionError where it is wrong before any pass.
+    good(k): whether the answer is right after the first k passes. Errors: OptionError where it is wrong before any
+    pass.
     """
     if not good(0):
         raise OptionError("the answer is wrong before the first pass: the import itself is to blame")

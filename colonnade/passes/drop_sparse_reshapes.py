@@ -17,7 +17,7 @@ class DropSparseReshapes(Rewrite):
 
     def rewrite(self, node: Node, editor: Editor) -> Rewritten | Reject | None:
         """Compare the contents."""
-        indices, shape, new_shape = args_of(node)
+        indices, shape, _ = args_of(node)
         old, result = facts_of(shape).values, node.meta["facts"][1].values
         if old is None or result is None:
             return Reject(f"the content of the {'old' if old is None else 'new'} shape is not known")

@@ -32,7 +32,9 @@ def column_of(node: Node) -> tuple[Node, int] | None:
 
 
 def _keeps(inner: Node, outer: Node) -> bool:
-    """Whether a cast of indices keeps every value: row and column numbers of tensors that exist fit 31 bits or are int64."""
+    """Whether a cast of indices keeps every value: row and column numbers of tensors that exist fit 31 bits
+    or are int64.
+    """
     return facts_of(inner).dtype in ("int32", "int64") and facts_of(outer).dtype in ("int32", "int64")
 
 

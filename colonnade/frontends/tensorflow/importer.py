@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,13 +53,16 @@ class VariableStore(Mapping[str, npt.NDArray[Any]]):
 class Imported:
     """A graph, and what it was made from.
 
-    nodes: how many nodes of the source the outputs need.   fingerprint: of the graph and the signature, not of the weights.
+    nodes: how many nodes of the source the outputs need.   fingerprint: of the graph and the signature, not of the
+    weights.
     """
 
     graph: Graph
     signature: str
     nodes: int
     fingerprint: str
+    cones: Callable[[str], frozenset[str]]
+    """Source node -> the source nodes that it needs, itself included."""
 
 
 def import_saved_model(
@@ -71,7 +74,8 @@ def import_saved_model(
     """The graph of one signature, as the owner saved it: no pass has run.
 
     outputs: only these outputs of the signature.
-    Errors: ImportFailure for a path that is no SavedModel, an unknown tag set, signature or output; UnsupportedOps, which lists
+    Errors: ImportFailure for a path that is no SavedModel, an unknown tag set, signature or output; UnsupportedOps,
+    which lists
     every node that cannot be said with the outputs it feeds.
     """
     meta = saved_model.read(Path(path), tags)
@@ -81,7 +85,24 @@ def import_saved_model(
     flat = inline(meta, [_tensor(info, key) for key, info in wanted.items()])
     importer = _Importer(flat, chosen, VariableStore(bundle, stored_variables(meta, bundle)))
     graph = importer.build(wanted)
-    return Imported(graph, chosen.key, len(flat.nodes), _fingerprint(path, chosen.key, tuple(wanted)))
+    fingerprint = _fingerprint(path, chosen.key, tuple(wanted))
+    return Imported(graph, chosen.key, len(flat.nodes), fingerprint, _cones(flat))
+
+
+def _cones(flat: FlatGraph) -> Callable[[str], frozenset[str]]:
+    reads = {source.name: source.inputs for source in flat.nodes}
+
+    def cone(name: str) -> frozenset[str]:
+        found: set[str] = set()
+        stack = [name]
+        while stack:
+            node = stack.pop()
+            if node in reads and node not in found:
+                found.add(node)
+                stack.extend(node_of(ref) for ref in reads[node])
+        return frozenset(found)
+
+    return cone
 
 
 def _signature(meta: MetaGraph, key: str | None) -> Signature:
@@ -117,7 +138,9 @@ def _outputs(signature: Signature, names: Sequence[str] | None) -> dict[str, Ten
 
 def _tensor(info: TensorInfo, key: str) -> str:
     if not info.name:
-        raise ImportFailure("sparse and ragged tensors in signatures are not supported yet", where=f"signature key {key!r}")
+        raise ImportFailure(
+            "sparse and ragged tensors in signatures are not supported yet", where=f"signature key {key!r}"
+        )
     return info.name
 
 
@@ -219,13 +242,15 @@ class _Importer:
                 if name in feeds:
                     feeds[name].append(key)
                 stack.extend(node_of(i) for i in by_name[name].inputs)
-        lines = [f"{name} ({op}) feeds {', '.join(feeds[name]) or 'an effect'}" for name, op in self.unsupported.items()]
+        lines = [
+            f"{name} ({op}) feeds {', '.join(feeds[name]) or 'an effect'}" for name, op in self.unsupported.items()
+        ]
         bad = {key for keys in feeds.values() for key in keys}
         fine = [key for key in outputs if key not in bad]
         return UnsupportedOps(
             f"{len(lines)} node(s) of the model use ops that are not supported",
             got=listed(lines, limit=200),
-            want=f"one of {len(SPELLINGS) + len(RULES)} supported TensorFlow ops (see `colonnade ops --source tensorflow`)",
+            want=f"one of the {len(SPELLINGS) + len(RULES)} ops that `colonnade ops --source tensorflow` lists",
             help=f"compile the outputs that do not need them: --outputs {','.join(fine)}" if fine else "",
         )
 

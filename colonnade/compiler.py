@@ -1,0 +1,142 @@
+"""From a model as its owner has it to an `Executable`: the only file that knows every layer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from colonnade.backends.backend import Backend
+from colonnade.backends.cpu import CpuBackend
+from colonnade.backends.reference import ReferenceBackend
+from colonnade.config import settings
+from colonnade.core import facts
+from colonnade.errors import OptionError
+from colonnade.executable import Executable
+from colonnade.frontends.tensorflow.importer import Imported, import_saved_model
+from colonnade.ir.explanation import ColumnOrigin, Decision, Explanation, PassCount
+from colonnade.ir.graph import Graph
+from colonnade.ir.infer import Memo
+from colonnade.ir.program import Program, Weights
+from colonnade.passes.assemble import assemble
+from colonnade.passes.base import Log, Pass, run
+from colonnade.passes.pipelines import COLUMNS
+
+Progress = Callable[[str], None]
+Observer = Callable[[str, Graph], None]
+
+TARGETS: Mapping[str, Callable[[], Backend]] = {"cpu": CpuBackend, "reference": ReferenceBackend}
+
+
+def backend(target: str) -> Backend:
+    """The backend of that name. Errors: OptionError that names those there are."""
+    if target not in TARGETS:
+        raise OptionError("no such target", got=repr(target), want=", ".join(TARGETS))
+    return TARGETS[target]()
+
+
+def compile(
+    model: str | Path | Program,
+    target: str = "cpu",
+    signature: str | None = None,
+    *,
+    weights: Weights | None = None,
+    outputs: Sequence[str] | None = None,
+    tags: Sequence[str] | None = None,
+    id_policy: str = "error",
+    threads: int | None = None,
+    observe: Observer | None = None,
+    progress: Progress | None = None,
+) -> Executable:
+    """Compile a SavedModel directory, or a program with its weights, for a target.
+
+    observe(pass name, graph): called after each pass.   progress(what): called as each part begins.
+    Errors: ImportFailure, UnsupportedOps, GraphError, OptionError.
+    """
+    chosen = backend(target)
+    if isinstance(model, Program):
+        if weights is None:
+            raise OptionError("a program needs its weights", help="colonnade.compile(program, weights=...)")
+        program, explanation, fingerprint = model, Explanation(), ""
+    else:
+        program, weights, explanation, fingerprint = lower(
+            model, signature, outputs=outputs, tags=tags, observe=observe, progress=progress
+        )
+    began = _say(progress, f"compile {len(program.columns)} columns for {target}")
+    executable = Executable(
+        program,
+        weights,
+        chosen,
+        id_policy=id_policy,
+        threads=threads or settings().threads or 1,
+        explanation=explanation,
+        fingerprint=fingerprint,
+    )
+    executable.explanation.seconds["backend"] = time.perf_counter() - began  # type: ignore[index]
+    return executable
+
+
+def lower(
+    model: str | Path,
+    signature: str | None = None,
+    *,
+    outputs: Sequence[str] | None = None,
+    tags: Sequence[str] | None = None,
+    passes: Sequence[Pass] = COLUMNS,
+    observe: Observer | None = None,
+    progress: Progress | None = None,
+) -> tuple[Program, Weights, Explanation, str]:
+    """Import, analyse and assemble: the program, its weights, what was done, and the source's fingerprint."""
+    seconds: dict[str, float] = {}
+    began = _say(progress, f"import {model}")
+    imported = import_saved_model(model, signature, outputs, tags)
+    seconds["import"] = time.perf_counter() - began
+    began = _say(progress, f"analyse {imported.nodes} nodes")
+    before = imported.graph.histogram()
+    cones = imported.cones
+    log = run(passes, imported.graph, observe=observe, memo=Memo())
+    seconds["passes"] = time.perf_counter() - began
+    began = _say(progress, "assemble the program")
+    reasons = {e.source: e.reason for e in log.rejected() if e.pass_name == "extract-columns"}
+    program, weights = assemble(imported.graph, reasons)
+    seconds["assemble"] = time.perf_counter() - began
+    explanation = _explanation(str(model), imported, log, before, program, cones, seconds)
+    facts.forget()
+    return program, weights, explanation, imported.fingerprint
+
+
+def _explanation(
+    model: str,
+    imported: Imported,
+    log: Log,
+    before: Mapping[str, int],
+    program: Program,
+    cones: Callable[[str], frozenset[str]],
+    seconds: dict[str, float],
+) -> Explanation:
+    decisions = tuple(Decision(e.pass_name, e.source, e.op, e.applied, e.reason) for e in log.events)
+    by_source: dict[str, list[int]] = {}
+    for index, decision in enumerate(decisions):
+        by_source.setdefault(decision.source, []).append(index)
+    origins = []
+    for column in program.columns:
+        cone = cones(column.source)
+        found = sorted(i for name in cone for i in by_source.get(name, ()))
+        origins.append(ColumnOrigin(column.name, column.source, len(cone), tuple(found)))
+    return Explanation(
+        model=model,
+        signature=imported.signature,
+        source_nodes=imported.nodes,
+        ops_before=before,
+        ops_after=imported.graph.histogram(),
+        passes=tuple(PassCount(name, a, b, s) for name, a, b, s in log.counts),
+        decisions=decisions,
+        columns=tuple(origins),
+        seconds=seconds,
+    )
+
+
+def _say(progress: Progress | None, what: str) -> float:
+    if progress is not None:
+        progress(what)
+    return time.perf_counter()

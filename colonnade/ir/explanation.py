@@ -1,0 +1,77 @@
+"""What a compilation did, node by node, in a form that is stored beside the program and read by `explain`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What one pass did or declined at one node of the source, and the proof or the reason."""
+
+    pass_name: str
+    source: str
+    op: str
+    applied: bool
+    reason: str
+
+
+@dataclass(frozen=True)
+class PassCount:
+    """Nodes before and after a pass, and its time. Units: seconds."""
+
+    pass_name: str
+    before: int
+    after: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ColumnOrigin:
+    """Where a column was read from: the source node of its lookup, how many source nodes it stands for, and the
+    decisions taken among them (indices into `Explanation.decisions`).
+    """
+
+    column: str
+    source: str
+    nodes: int
+    decisions: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """model, signature: what was compiled.   source_nodes: nodes of the source that the outputs need.
+    ops_before, ops_after: graph ops by name, as imported and after the passes.   columns: origins by column.
+    seconds: time by part (import, passes, assemble, backend).
+    """
+
+    model: str = ""
+    signature: str = ""
+    source_nodes: int = 0
+    ops_before: Mapping[str, int] = field(default_factory=dict)
+    ops_after: Mapping[str, int] = field(default_factory=dict)
+    passes: tuple[PassCount, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    columns: tuple[ColumnOrigin, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """As JSON text; reasons that repeat are stored once."""
+        reasons: dict[str, int] = {}
+        rows = [
+            [d.pass_name, d.source, d.op, d.applied, reasons.setdefault(d.reason, len(reasons))] for d in self.decisions
+        ]
+        data = asdict(self) | {"decisions": rows, "reasons": list(reasons)}
+        return json.dumps(data, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Explanation:
+        """What `to_json` wrote. Errors: ValueError, KeyError or TypeError where the text is something else."""
+        data = json.loads(text)
+        reasons = data.pop("reasons")
+        decisions = tuple(Decision(p, s, o, bool(a), reasons[r]) for p, s, o, a, r in data.pop("decisions"))
+        passes = tuple(PassCount(**p) for p in data.pop("passes"))
+        columns = tuple(ColumnOrigin(**(c | {"decisions": tuple(c["decisions"])})) for c in data.pop("columns"))
+        return Explanation(**data, decisions=decisions, passes=passes, columns=columns)
