@@ -24,7 +24,8 @@ class TensorFlowModel:
     """A SavedModel loaded into its own graph and session.
 
     Facts: TF1-style and TF2/Keras SavedModels; `signature=None` is `serving_default`, or the only one there is;
-    `threads` sets both of TensorFlow's pools; the caller's default graph stays as it was.
+    `threads` sets both of TensorFlow's pools; the caller's default graph stays as it was. `optimize=False` runs the
+    graph without TensorFlow's rewrites: slower calls, but the first one of a graph of 100,000 nodes comes at once.
     Errors: OracleError where TensorFlow cannot load or run the model, OptionError where TensorFlow is absent.
     """
 
@@ -34,11 +35,12 @@ class TensorFlowModel:
         signature: str | None = None,
         tags: Sequence[str] = ("serve",),
         threads: int | None = None,
+        optimize: bool = True,
     ) -> None:
         self._tf = tensorflow()
         self._where = f"SavedModel {path}"
         self._graph = self._tf.Graph()
-        self._session = self._tf.compat.v1.Session(graph=self._graph, config=self._config(threads))
+        self._session = self._tf.compat.v1.Session(graph=self._graph, config=_config(self._tf, threads, optimize))
         self._callables: dict[tuple[tuple[str, ...], tuple[str, ...]], Callable[..., list[Array]]] = {}
         meta = self._load(str(path), list(tags))
         self._signature = self._choose(dict(meta.signature_def), signature)
@@ -109,13 +111,6 @@ class TensorFlowModel:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _config(self, threads: int | None) -> Any:
-        config = self._tf.compat.v1.ConfigProto()
-        if threads is not None:
-            config.intra_op_parallelism_threads = threads
-            config.inter_op_parallelism_threads = threads
-        return config
-
     def _load(self, path: str, tags: list[str]) -> Any:
         try:
             with self._graph.as_default():
@@ -132,6 +127,17 @@ class TensorFlowModel:
             self.close()
             raise OracleError("no such signature", where=self._where, got=wanted, want=listed(sorted(usable)))
         return usable[wanted]
+
+
+def _config(tf: Any, threads: int | None, optimize: bool) -> Any:
+    config = tf.compat.v1.ConfigProto()
+    if threads is not None:
+        config.intra_op_parallelism_threads = threads
+        config.inter_op_parallelism_threads = threads
+    if not optimize:
+        config.graph_options.rewrite_options.disable_meta_optimizer = True
+        config.graph_options.optimizer_options.opt_level = -1  # L0
+    return config
 
 
 def _described(tf: Any, infos: Mapping[str, Any]) -> tuple[TensorSpec, ...]:

@@ -16,7 +16,7 @@ from colonnade.errors import OptionError
 from colonnade.testing.models import ModelSpec, TensorSpec, build, cached, named
 from colonnade.testing.models.__main__ import app
 from colonnade.testing.models.examples import encode_example
-from colonnade.testing.models.feeds import Hints, corner_feed, ordinary_feed, spec_feed
+from colonnade.testing.models.feeds import Hints, corner_feed, ordinary_feed, spec_corner_feed, spec_feed
 from colonnade.testing.oracle import OracleError, TensorFlowModel
 
 SPEC = named("tiny_varied_outputs")
@@ -89,6 +89,16 @@ def test_a_mean_column_is_a_row_of_its_table(model: TensorFlowModel) -> None:
     ids = np.searchsorted(np.array(column.boundaries, np.float32), feed[column.name][:, 0], side="right")
     assert found[table].shape == (column.rows, column.embedding_dim)
     assert np.array_equal(found[source], found[table][ids])
+
+
+def test_without_rewrites_the_answers_stay(model: TensorFlowModel, path: Path) -> None:
+    tensors = ["input_layer/concat:0", "score:0"]
+    with TensorFlowModel(path, optimize=False, threads=1) as plain:
+        for batch in (0, 1, 33):
+            feed = spec_corner_feed(SPEC, batch, np.random.default_rng(batch))
+            wanted, found = model.run(feed, tensors), plain.run(feed, tensors)
+            for name in tensors:
+                np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-5)
 
 
 def test_run_errors(model: TensorFlowModel) -> None:
