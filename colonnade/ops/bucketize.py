@@ -32,16 +32,21 @@ class Bucketize(MapOp):
         (x,) = args
         if x.dtype not in NUMERIC:
             raise ShapeError("bucketize takes numbers", got=x.dtype, want=", ".join(NUMERIC))
-        return ElementFacts("int32", 0, len(self.boundaries.array))
+        bounds = self.boundaries.array
+        if bounds.dtype != np.float32 or np.isnan(bounds).any() or (bounds[:-1] > bounds[1:]).any():
+            raise ShapeError("bucketize takes nondecreasing float32 boundaries", got=repr(self.boundaries))
+        return ElementFacts("int32", 0, len(bounds))
 
     def reference(self, *args: Value) -> Value:
         """By numpy's binary search (right side)."""
         (x,) = args
         assert isinstance(x, torch.Tensor)
-        values = x.numpy() if x.dtype == torch.float32 else x.double().numpy()
-        bounds = self.boundaries.array.astype(values.dtype)
+        wide = x.dtype == torch.float64
+        values = x.numpy() if wide else x.numpy().astype(np.float32)
+        bounds = self.boundaries.array
         if self.flush_denormals:
             values, bounds = flushed(values), flushed(bounds)
+        bounds = bounds.astype(values.dtype)
         found = np.searchsorted(bounds, values, side="right")
         return torch.from_numpy(np.where(np.isnan(values), len(bounds), found).astype(np.int32))
 

@@ -105,8 +105,9 @@ def magnitude(d: Dim) -> int:
         return math.ceil(abs(d))
     if d.is_Pow:
         base, exponent = d.args
-        return magnitude(base) ** int(exponent) if exponent.is_Integer and int(exponent) > 0 else 1
-    parts = [magnitude(dims.simple(a)) for a in d.args]
+        power = int(exponent) if exponent.is_Integer else 0
+        return int(magnitude(base) ** power) if power > 0 else 1
+    parts: list[int] = [magnitude(dims.simple(a)) for a in d.args]
     return math.prod(parts) if d.is_Mul else sum(parts)
 
 
@@ -187,11 +188,11 @@ def grid(f: Facts) -> npt.NDArray[Any] | None:
     values = f.values
     if values is None or f.shape is None or not all(isinstance(d, int) for d in f.shape):
         return None
-    if math.prod(f.shape) != len(values):  # type: ignore[arg-type]
+    if math.prod(f.shape) != len(values):
         return None
     made = np.empty(len(values), dtype=object)
     made[:] = values
-    return made.reshape(f.shape)  # type: ignore[arg-type]
+    return made.reshape(f.shape)
 
 
 def flat(array: Any) -> tuple[Dim, ...] | None:
@@ -299,7 +300,7 @@ def map_content(f: Facts, change: Callable[[Dim], Dim | None]) -> tuple[Dim, ...
     if f.values is None:
         return None
     made = [change(v) for v in f.values]
-    return None if any(v is None for v in made) else tuple(made)  # type: ignore[arg-type]
+    return None if any(v is None for v in made) else tuple(made)
 
 
 def is_sympy(d: Dim) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ import torch
 from colonnade.core import facts
 from colonnade.core.dims import Dim
 from colonnade.core.facts import Content, Facts, Shape
-from colonnade.errors import GraphError
+from colonnade.errors import GraphError, ShapeError
 from colonnade.ops.graph._elementwise import NUMBERS, Range
 from colonnade.ops.graph._facts import axis_in, fits, flat, grid, limits, one, positive, want_dtype, within
 from colonnade.ops.graph._values import axis_of, integers, numbers
@@ -41,6 +42,8 @@ class Reduction:
             unknown = None if rank is None else tuple(map(fresh, range(rank)))
             return one(facts.facts(x.dtype, unknown))
         over = tuple(sorted({axis_in(self.name, a, len(x.shape)) for a in named}))
+        if len(over) != len(named):
+            raise ShapeError(f"{self.name}: an axis named twice", got=str(named))
         if not over:
             return one(x)
         shape = reduced(x.shape, over, self.keep_dims)
@@ -59,11 +62,9 @@ class Reduction:
         if known is None:
             return None
         rest = [k for k in range(known.ndim) if k not in over]
-        rows = known.transpose([*rest, *over]).reshape([*(known.shape[k] for k in rest), -1])
-        flat_rows = (
-            rows.reshape(-1, rows.shape[-1]) if rows.size else np.empty((int(np.prod(rows.shape[:-1])), 0), object)
-        )
-        made = [self._fold(row.tolist()) for row in flat_rows]
+        sizes = [known.shape[k] for k in rest]
+        rows = known.transpose([*rest, *over]).reshape([*sizes, math.prod(known.shape[k] for k in over)])
+        made = [self._fold(rows[k].tolist()) for k in np.ndindex(*sizes)]
         return None if any(v is None for v in made) else flat(np.array([*made, None], dtype=object)[:-1])
 
     def _fold(self, row: list[Dim]) -> Dim | None:
@@ -106,3 +107,14 @@ def reduced(shape: Shape, over: tuple[int, ...], keep: bool) -> Shape:
     if keep:
         return tuple(1 if k in over else d for k, d in enumerate(shape))
     return tuple(d for k, d in enumerate(shape) if k not in over)
+
+
+def extreme(x: torch.Tensor, over: tuple[int, ...], keep: bool, largest: bool) -> torch.Tensor:
+    """The largest or smallest over axes; over nothing the other end of the dtype."""
+    if any(x.shape[k] == 0 for k in over):
+        worst: float = -np.inf if largest else np.inf
+        if not x.is_floating_point():
+            limits_of = torch.iinfo(x.dtype)
+            worst = limits_of.min if largest else limits_of.max
+        return x.new_full([int(d) for d in reduced(tuple(x.shape), over, keep)], worst)
+    return x.amax(over, keepdim=keep) if largest else x.amin(over, keepdim=keep)

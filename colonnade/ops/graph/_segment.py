@@ -26,7 +26,8 @@ def pool(rows_ND: Array, pooling: str) -> Array:
         total = _left_to_right(rows_ND)
         if divisor is None or n == 1:
             return total
-        return total * (rows_ND.dtype.type(1) / rows_ND.dtype.type(divisor))  # type: ignore[no-any-return]
+        total = total * (rows_ND.dtype.type(1) / rows_ND.dtype.type(divisor))
+        return total
     head = n % GROUP
     head = head + GROUP if head < 2 else head
     total = _left_to_right(rows_ND[:head])

@@ -156,7 +156,7 @@ def clamp(begin: Dim | None, end: Dim | None, step: int, dim: Dim, fresh: Callab
     Facts: on a dim of unknown size the answer is symbolic where clamping provably does nothing, else a fresh size.
     """
     if isinstance(dim, int) and all(v is None or isinstance(v, int) for v in (begin, end)):
-        first, last, _ = slice(begin, end, step).indices(dim)  # type: ignore[misc]
+        first, last, _ = slice(begin, end, step).indices(dim)
         return Cut(first, len(range(first, last, step)), step)
     if step == -1 and begin is None and end is None:
         return Cut(dims.sub(dim, 1), dim, -1)

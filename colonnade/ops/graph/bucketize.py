@@ -9,8 +9,8 @@ from colonnade.core.consts import Const
 from colonnade.core.expr import Apply, Expr
 from colonnade.core.facts import Facts
 from colonnade.ops import bucketize as column
-from colonnade.ops.graph._facts import one, want_dtype
-from colonnade.ops.op import GraphOp, Inferred, Value
+from colonnade.ops.graph._facts import one
+from colonnade.ops.op import ElementFacts, GraphOp, Inferred, Value
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Bucketize(GraphOp):
     def infer(self, *args: Facts) -> Inferred:
         """The shape is kept; 0 .. len(boundaries), both of which occur."""
         (x,) = args
-        want_dtype("bucketize", x, column.NUMERIC)
-        return one(facts.facts("int32", x.shape, lo=0, hi=len(self.boundaries.array)))
+        made = self._column().infer(ElementFacts(x.dtype))
+        return one(facts.facts(made.dtype, x.shape, lo=made.lo, hi=made.hi))
 
     def reference(self, *args: Value) -> Value:
         """By the column op."""

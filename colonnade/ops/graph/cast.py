@@ -60,11 +60,13 @@ class Cast(GraphOp):
         return x.order if same else Order.NONE
 
     def reference(self, *args: Value) -> Value:
-        """By torch, with the float overflow rule of x86 made explicit for int32 and int64."""
+        """By torch, with the float overflow rule of x86 made explicit."""
         (x,) = args
         source = numbers(x, "cast")
-        if source.is_floating_point() and self.to in column.BOUNDS:
-            return column.Cast(self.to).reference(source)
+        if source.is_floating_point() and self.to in facts.INTEGER:
+            # Small integers are the low bits of a wider conversion.
+            wide = {"int64": "int64", "uint32": "int64", "uint64": "int64"}.get(self.to, "int32")
+            source = numbers(column.Cast(wide).reference(source))
         return source.to(torch_dtype(self.to))
 
     def elementwise(self, *args: Expr) -> Expr | None:

@@ -38,7 +38,7 @@ class Compare(GraphOp):
     Facts: lo is 1 where the ranges of integers prove it always true, hi is 0 where they prove it never true.
     """
 
-    kind: Kind = structural()
+    kind: Kind = structural()  # noqa: RUF009
     flush_denormals: bool = False
 
     def infer(self, *args: Facts) -> Inferred:
@@ -76,7 +76,7 @@ class Compare(GraphOp):
         return torch.from_numpy(np.array(TESTS[self.kind](a, b), dtype=np.bool_))
 
     def lower(self, *args: Operand) -> Lowered | None:
-        """Aten's comparison of the same name."""
+        """The aten comparison of the same name."""
         a, b = args
         if a.facts.dtype == "string" or self.flush_denormals:
             return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from colonnade.core import facts
+from colonnade.core.dims import Dim
 from colonnade.core.facts import Facts, Packed, Shape
 from colonnade.errors import GraphError, ShapeError
 from colonnade.ops.graph._facts import axis_in, flat, grid, hull, kept, one, want_same_dtype
@@ -55,7 +56,7 @@ class Pack(GraphOp):
         return Lowered("aten.stack.default", (tuple(a.value for a in args), self.axis))
 
 
-def _same_shape(shapes: list[Shape]) -> list[tuple[facts.Dim, facts.Dim]]:
+def _same_shape(shapes: list[Shape]) -> list[tuple[Dim, Dim]]:
     """Pairs of dims that must be equal. Errors: ShapeError where they cannot be."""
     equal = []
     for other in shapes[1:]:

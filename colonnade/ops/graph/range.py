@@ -65,7 +65,7 @@ def _only(f: Facts) -> Dim | None:
 def _length(start: Dim, limit: Dim, delta: Dim) -> Dim:
     """The number of steps, where it is known and running the op cannot fail."""
     if all(isinstance(d, int) for d in (start, limit, delta)):
-        return len(range(start, limit, delta)) if delta != 0 else fresh(0)  # type: ignore[arg-type]
+        return len(range(start, limit, delta)) if delta != 0 else fresh(0)
     distance = dims.sub(limit, start)
     return distance if delta == 1 and nonnegative(distance) else fresh(0)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from colonnade.core import dims, facts
@@ -38,12 +39,12 @@ class Reshape(GraphOp):
         x, wanted = args
         source, shape = array(x), integers(wanted)
         free = [k for k, d in enumerate(shape) if d == -1]
-        others = 1
-        for d in shape:
-            others *= 1 if d == -1 else d
-        bad = len(free) > 1 or min(shape, default=0) < -1 or (bool(free) and others == 0)
-        if bad or (source.size % others if free else source.size != others):
-            raise GraphError("reshape to another number of elements", got=f"{source.shape} -> {shape}")
+        if len(free) > 1 or min(shape, default=0) < -1:
+            raise GraphError("reshape to a shape it cannot take", got=str(shape), want="sizes, and at most one -1")
+        if free:
+            shape[free[0]] = _left(source.shape, shape)
+        if math.prod(shape) != source.size:
+            raise GraphError("reshape to another number of elements", got=f"{source.shape} -> {integers(wanted)}")
         return like(x, source.reshape(shape))
 
     def elementwise(self, *args: Expr) -> Expr | None:
@@ -57,6 +58,13 @@ class Reshape(GraphOp):
         if made is None or any("fresh_" in str(d) for d in made):
             return None
         return Lowered("aten.reshape.default", (x.value, made))
+
+
+def _left(source: tuple[int, ...], shape: list[int]) -> int:
+    """What -1 stands for; where a 0 is asked for, TensorFlow leaves zeros on both sides out of the division."""
+    asked = [d for d in shape if d not in (-1, 0)]
+    held = [d for d in source if d != 0] if 0 in shape else list(source)
+    return math.prod(held) // math.prod(asked)
 
 
 def _shape_from(wanted: facts.Facts) -> tuple[Dim, ...] | None:

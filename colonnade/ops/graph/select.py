@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from colonnade.core import facts
+from colonnade.core.dims import Dim
 from colonnade.core.facts import Facts
 from colonnade.errors import GraphError, ShapeError
 from colonnade.ops.graph._elementwise import check_broadcast
@@ -39,7 +40,7 @@ class Select(GraphOp):
     def _shape(self, cond: Facts, yes: Facts, no: Facts) -> tuple[facts.Shape | None, Equal]:
         if not self.v1:
             return broadcast("select", cond.shape, yes.shape, no.shape)
-        equal: list[tuple[facts.Dim, facts.Dim]] = []
+        equal: list[tuple[Dim, Dim]] = []
         shape = yes.shape if yes.shape is not None else no.shape
         if shape is None:
             return None, ()
@@ -75,12 +76,12 @@ def _equal(a: facts.Shape, b: facts.Shape) -> Equal:
     return tuple(zip(a, b, strict=True))
 
 
-def _known(d: facts.Dim, equal: list[tuple[facts.Dim, facts.Dim]]) -> facts.Dim:
+def _known(d: Dim, equal: list[tuple[Dim, Dim]]) -> Dim:
     """The number that a dim must equal, where there is one."""
     return next((b for a, b in equal if a == d and isinstance(b, int)), d)
 
 
-def _rows(cond: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def _rows(cond: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray:
     """The condition of a v1 select, one dim for each of the operands'."""
     if yes.shape != no.shape:
         raise GraphError("select: shapes that differ", got=f"{yes.shape} and {no.shape}")

@@ -49,17 +49,18 @@ class SparseReshape(GraphOp):
         free = [k for k, d in enumerate(new) if d == -1]
         others = math.prod(d for d in new if d != -1)
         size = math.prod(old)
-        if len(free) > 1 or min(new, default=0) < -1 or (free and others == 0 and size != 0):
+        if len(free) > 1 or min(new, default=0) < -1 or (free and others == 0):
             raise GraphError("sparse_reshape to a shape it cannot take", got=f"{old} -> {new}")
         if free:
-            new[free[0]] = size // others if others else 0
+            new[free[0]] = size // others
         if math.prod(new) != size:
             raise GraphError("sparse_reshape to another number of elements", got=f"{old} -> {new}")
         flat = indices @ np.array(_strides(old), dtype=np.int64) if old else np.zeros(len(indices), np.int64)
         made = np.empty((len(indices), len(new)), dtype=np.int64)
         for k, stride in enumerate(_strides(new)):
-            made[:, k] = flat // stride if stride else 0
-            flat = flat % stride if stride else flat
+            # Division toward 0: an index outside its dim is carried along, not refused.
+            made[:, k] = np.sign(flat) * (abs(flat) // stride) if stride else 0
+            flat = flat - made[:, k] * stride
         return torch.from_numpy(made), torch.tensor(new, dtype=torch.int64)
 
 

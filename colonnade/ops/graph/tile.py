@@ -82,7 +82,7 @@ def _content(x: Facts, counts: tuple[Dim, ...]) -> Content | None:
     if known is not None and all(isinstance(c, int) for c in counts):
         size = known.size * int(np.prod(counts, dtype=object)) if counts else known.size
         if size <= facts.MAX_CONTENT:
-            return flat(np.tile(known, counts))  # type: ignore[arg-type]
+            return flat(np.tile(known, counts))
     form = facts.as_indexed(x)
     assert x.shape is not None
     shape: Shape = x.shape

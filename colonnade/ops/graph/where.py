@@ -42,8 +42,9 @@ class Where(GraphOp):
         shape = (count, len(mask.shape))
         packed = Packed(1, tuple(columns)) if columns else None
         # A mask of rank 1: the only column is the flat content of the whole matrix too.
-        content = columns[0].content if len(columns) == 1 else None
-        return Inferred((facts.facts("int64", shape, lo=0, order=Order.STRICT, distinct=True, content=content, packed=packed),))
+        flat = columns[0].content if len(columns) == 1 else None
+        made = facts.facts("int64", shape, lo=0, order=Order.STRICT, distinct=True, content=flat, packed=packed)
+        return Inferred((made,))
 
     def reference(self, *args: Value) -> Value:
         """By torch.nonzero."""

@@ -1,0 +1,22 @@
+"""`ceil`: the integer above."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from colonnade.ops.graph._elementwise import Unary
+from colonnade.ops.op import GraphOp
+
+
+@dataclass(frozen=True)
+class Ceil(Unary, GraphOp):
+    """`out = ceil(x)`."""
+
+    aten: ClassVar[str] = "aten.ceil.default"
+
+    def value(self, x: torch.Tensor) -> torch.Tensor:
+        """By torch."""
+        return x.ceil()

@@ -1,0 +1,23 @@
+"""`div_no_nan`: the quotient, 0 where the divisor is 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from colonnade.core import facts
+from colonnade.ops.graph._elementwise import Binary
+from colonnade.ops.op import GraphOp
+
+
+@dataclass(frozen=True)
+class DivNoNan(Binary, GraphOp):
+    """`out = a / b`; 0 where b is 0, whatever a is."""
+
+    dtypes: ClassVar[frozenset[str]] = facts.FLOATING
+
+    def value(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """By torch."""
+        return torch.where(b == 0, torch.zeros((), dtype=a.dtype), a / b)

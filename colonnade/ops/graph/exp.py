@@ -1,0 +1,22 @@
+"""`exp`: the exponential."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from colonnade.ops.graph._elementwise import Unary
+from colonnade.ops.op import GraphOp
+
+
+@dataclass(frozen=True)
+class Exp(Unary, GraphOp):
+    """`out = e^x`."""
+
+    aten: ClassVar[str] = "aten.exp.default"
+
+    def value(self, x: torch.Tensor) -> torch.Tensor:
+        """By torch."""
+        return x.exp()

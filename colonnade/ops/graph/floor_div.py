@@ -1,0 +1,38 @@
+"""`floor_div`: the quotient rounded down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from colonnade.core import dims
+from colonnade.core.dims import Dim
+from colonnade.ops.graph._elementwise import Binary, Range, no_zero
+from colonnade.ops.op import GraphOp
+
+
+@dataclass(frozen=True)
+class FloorDiv(Binary, GraphOp):
+    """`out = floor(a / b)`.
+
+    Errors: GraphError where an integer divisor is 0.
+    """
+
+    def on_range(self, a: tuple[int, int], b: tuple[int, int]) -> Range:
+        """Known for a positive divisor."""
+        if b[0] <= 0:
+            return None, None
+        quotients = [x // y for x in a for y in b]
+        return min(quotients), max(quotients)
+
+    def on_dim(self, a: Dim, b: Dim) -> Dim | None:
+        """The same on known elements."""
+        return dims.floor_divide(a, b) if isinstance(b, int) and b > 0 else None
+
+    def value(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """By torch."""
+        no_zero(self.name, b)
+        if a.is_floating_point():
+            return (a / b).floor()
+        return a.div(b, rounding_mode="floor")

@@ -1,0 +1,34 @@
+"""`pow`: the power."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from colonnade.core.dims import Dim
+from colonnade.errors import GraphError
+from colonnade.ops.graph._elementwise import Binary
+from colonnade.ops.op import GraphOp
+
+
+@dataclass(frozen=True)
+class Pow(Binary, GraphOp):
+    """`out = a^b`; integers wrap.
+
+    Errors: GraphError where an integer exponent is negative.
+    """
+
+    aten: ClassVar[str] = "aten.pow.Tensor_Tensor"
+
+    def on_dim(self, a: Dim, b: Dim) -> Dim | None:
+        """The same on known elements."""
+        small = isinstance(a, int) and isinstance(b, int) and 0 <= b <= 64
+        return a**b if small else None
+
+    def value(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        """By torch."""
+        if not b.is_floating_point() and bool((b < 0).any()):
+            raise GraphError("pow: a negative integer exponent")
+        return a.pow(b)

@@ -1,0 +1,22 @@
+"""`selu`: the scaled exponential linear unit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from colonnade.ops.graph._elementwise import Unary
+from colonnade.ops.op import GraphOp
+
+
+@dataclass(frozen=True)
+class Selu(Unary, GraphOp):
+    """`out = scale * x` from 0 on, `scale * alpha * (e^x - 1)` below."""
+
+    aten: ClassVar[str] = "aten.selu.default"
+
+    def value(self, x: torch.Tensor) -> torch.Tensor:
+        """By torch."""
+        return torch.nn.functional.selu(x)

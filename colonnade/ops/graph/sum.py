@@ -1,0 +1,37 @@
+"""`sum`: the sum over axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from colonnade.core import dims
+from colonnade.core.dims import Dim
+from colonnade.ops.graph._elementwise import Range
+from colonnade.ops.graph._reduce import Reduction
+from colonnade.ops.op import GraphOp
+
+
+@dataclass(frozen=True)
+class Sum(Reduction, GraphOp):
+    """`out = sum of x over axes`; 0 over nothing; integers wrap."""
+
+    aten: ClassVar[str] = "aten.sum.dim_IntList"
+    start: ClassVar[int | None] = 0
+    keep_dims: bool = False
+
+    def step(self, a: Dim, b: Dim) -> Dim | None:
+        """The same on known elements."""
+        return dims.add(a, b)
+
+    def on_range(self, x: tuple[int, int], counts: Sequence[Dim]) -> Range:
+        """The bounds times the number of summands, where that is known."""
+        count = dims.prod(counts)
+        return (x[0] * count, x[1] * count) if isinstance(count, int) else (None, None)
+
+    def value(self, x: torch.Tensor, over: tuple[int, ...]) -> torch.Tensor:
+        """By torch."""
+        return x.sum(over, keepdim=self.keep_dims, dtype=x.dtype)

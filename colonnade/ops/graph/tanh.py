@@ -1,0 +1,22 @@
+"""`tanh`: the hyperbolic tangent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from colonnade.ops.graph._elementwise import Unary
+from colonnade.ops.op import GraphOp
+
+
+@dataclass(frozen=True)
+class Tanh(Unary, GraphOp):
+    """`out = tanh x`."""
+
+    aten: ClassVar[str] = "aten.tanh.default"
+
+    def value(self, x: torch.Tensor) -> torch.Tensor:
+        """By torch."""
+        return x.tanh()
