@@ -26,18 +26,18 @@ def pool(rows_ND: Array, pooling: str) -> Array:
         total = _left_to_right(rows_ND)
         if divisor is None or n == 1:
             return total
-        total = total * (rows_ND.dtype.type(1) / rows_ND.dtype.type(divisor))
-        return total
+        factor = rows_ND.dtype.type(1) / rows_ND.dtype.type(divisor)
+        return np.multiply(total, factor, dtype=rows_ND.dtype)
     head = n % GROUP
     head = head + GROUP if head < 2 else head
     total = _left_to_right(rows_ND[:head])
     for at in range(head, n, GROUP):
         total = total + _left_to_right(rows_ND[at : at + GROUP])
-    return total if divisor is None else total / rows_ND.dtype.type(divisor)
+    return total if divisor is None else np.divide(total, rows_ND.dtype.type(divisor))
 
 
 def _left_to_right(rows_ND: Array) -> Array:
-    total = rows_ND[0].copy()
+    total: Array = rows_ND[0].copy()
     for row in rows_ND[1:]:
         total = total + row
     return total
@@ -60,5 +60,5 @@ def segments(op: str, segment_ids: Array, count: int | None) -> int:
 def bags(segment_ids: Array) -> list[tuple[int, slice]]:
     """Every segment that has elements, and where they lie."""
     found, starts = np.unique(segment_ids, return_index=True)
-    ends = [*starts[1:].tolist(), len(segment_ids)]
+    ends = np.append(starts, len(segment_ids))[1:]
     return [(int(k), slice(int(a), int(b))) for k, a, b in zip(found, starts, ends, strict=True)]
