@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from colonnade.artifact import Golden
 from colonnade.backends.arena import Arena, ArenaPool
 from colonnade.backends.backend import Backend, Columns, layouts
 from colonnade.backends.dense import DensePlan
@@ -19,6 +20,7 @@ from colonnade.backends.feed import Feed, FeedReader, PackedFeed, Request
 from colonnade.backends.sizes import DimFunction, dim_function
 from colonnade.errors import OptionError, ShapeError, listed
 from colonnade.ir.column import ID_POLICIES
+from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
 from colonnade.ir.table import Table
 
@@ -91,7 +93,16 @@ class Executable:
     """
 
     def __init__(
-        self, program: Program, weights: Weights, backend: Backend, *, id_policy: str = "error", threads: int = 1
+        self,
+        program: Program,
+        weights: Weights,
+        backend: Backend,
+        *,
+        id_policy: str = "error",
+        threads: int = 1,
+        explanation: Explanation | None = None,
+        fingerprint: str = "",
+        golden: Golden | None = None,
     ) -> None:
         if id_policy not in ID_POLICIES or threads < 1:
             raise OptionError(
@@ -99,6 +110,9 @@ class Executable:
                 got=f"id_policy={id_policy!r}, threads={threads}",
                 want=f"id_policy one of {', '.join(ID_POLICIES)}; at least 1 thread",
             )
+        self.explanation = explanation or Explanation()
+        self.fingerprint = fingerprint
+        self.golden = golden
         self._program = program
         self._backend = backend
         self._id_policy = id_policy
