@@ -8,9 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 from colonnade.core.dims import Dim
-from colonnade.core.expr import Apply, Expr, Field, fields_of
+from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import ColonnadeError, GraphError, listed
-from colonnade.ir.column import POOLINGS, Column, Slot
+from colonnade.ir.column import POOLINGS, Column, Slot, fields_read
 from colonnade.ir.program import Buffer, Input, Program, Ref
 from colonnade.ir.table import Table
 from colonnade.ops.op import ElementFacts, FilterOp
@@ -92,7 +92,7 @@ class _Columns:
     def _column(self, column: Column) -> Iterator[str]:
         if column.pooling not in POOLINGS:
             yield f"the pooling {column.pooling!r} is none of {', '.join(POOLINGS)}"
-        missing = [f for f in _fields(column) if f not in self.inputs]
+        missing = [f for f in fields_read(column) if f not in self.inputs]
         yield from (f"the field {f!r} is no input" for f in missing)
         if not missing:
             yield from self._dtypes(column)
@@ -134,7 +134,7 @@ class _Columns:
     def _batch(self, column: Column) -> Iterator[str]:
         """The fields' first dims and the rows of the buffers are one dim."""
         found: dict[Dim, str] = {}
-        for name in _fields(column):
+        for name in fields_read(column):
             item = self.inputs.get(name)
             if item is not None and not item.shape:
                 yield f"the field {name!r} has no batch dim"
@@ -170,11 +170,6 @@ class _Columns:
         if not (column.pooling == "none" and whole_rows):
             wanted = f"table {table.name!r} {table.embedding_dim}"
             yield f"the slot in buffer {slot.output!r} has the width {slot.width}, {wanted}"
-
-
-def _fields(column: Column) -> tuple[str, ...]:
-    exprs = [column.ids, *column.filters, *([] if column.weights is None else [column.weights])]
-    return tuple(dict.fromkeys(name for e in exprs for name in fields_of(e)))
 
 
 def _references(program: Program) -> Iterator[tuple[str, str]]:
