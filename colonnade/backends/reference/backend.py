@@ -3,7 +3,8 @@
 Legend: B batch rows, E elements, D embedding_dim.
 
 An id outside its table is an error under the policy `error`. Under `zero` it stands for a vector of zeros, which still
-counts in the divisor of mean and sqrtn and as an element of its row (so that the row is not empty).
+counts in the divisor of mean and sqrtn and as an element of its row (so that the row is not empty). Without pooling, the
+default row (or zeros) stands in the place of an element that a filter drops; a numeric column has 0 there.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ import torch
 from colonnade.backends.reference.evaluate import Elements, elements_of
 from colonnade.backends.reference.pooling import pool
 from colonnade.core.batch import Layout, Packed
+from colonnade.core.expr import Apply, walk
 from colonnade.core.strings import Strings
 from colonnade.errors import GraphError, IdRangeError, listed
 from colonnade.ir.column import Column, fields_read
 from colonnade.ir.program import Program, Weights
 from colonnade.ir.table import Table
-from colonnade.ops.op import Value
+from colonnade.ops.op import ExpandOp, Value
 
 Array = npt.NDArray[Any]
 
@@ -39,7 +41,7 @@ class ReferenceBackend:
         self, program: Program, weights: Weights, layout: Layout, *, id_policy: str, threads: int
     ) -> ReferenceColumns:
         """The columns whose fields lie in `layout`; `threads` does not matter here."""
-        columns = tuple(c for c in program.columns if set(fields_read(c)) <= layout.places.keys())
+        columns = tuple(c for c in program.columns if c.slots and set(fields_read(c)) <= layout.places.keys())
         return ReferenceColumns(layout, columns, {t.name: t for t in program.tables}, weights, id_policy)
 
 
@@ -60,11 +62,7 @@ class ReferenceColumns:
         replaced = 0
         vectors: list[tuple[Column, Array]] = []
         for column in self.columns:
-            mine = {name: fields[name] for name in fields_read(column)}
-            if column.table is None:
-                vectors.append((column, _numeric(column, mine, packed.rows)))
-                continue
-            vector_BD, bad = self._looked_up(column, mine, packed.rows)
+            vector_BD, bad = self._vectors(column, fields, packed.rows)
             vectors.append((column, vector_BD.numpy()))
             replaced += len(bad)
             outside += bad[:1]
@@ -80,61 +78,50 @@ class ReferenceColumns:
                 out[slot.output][:, slot.offset : slot.offset + slot.width] = vector
         return replaced
 
-    def _looked_up(self, column: Column, fields: Mapping[str, Value], num_rows: int) -> tuple[torch.Tensor, list[str]]:
-        """The pooled vectors, and every id outside the table in words."""
-        assert column.table is not None
+    def _vectors(self, column: Column, fields: Mapping[str, Value], num_rows: int) -> tuple[torch.Tensor, list[str]]:
+        """The column's `[B, W]` values, and every id outside the table in words."""
+        names = fields_read(column)
+        elements = elements_of(column, {name: fields[name] for name in names}, num_rows)
+        width = self.layout.places[names[0]].width
+        if column.table is None:
+            return _spread(column, elements, elements.ids.float()[:, None], torch.zeros(1), width, num_rows), []
         table = self.tables[column.table]
-        elements = elements_of(column, fields, num_rows)
         ids_E = elements.ids.long()
         outside_E = (ids_E < 0) | (ids_E >= table.rows)
         bad = [
             f"column {column.name!r}, row {row}: id {value}, table {table.name!r} has {table.rows} rows"
             for row, value in zip(elements.rows[outside_E].tolist(), ids_E[outside_E].tolist(), strict=True)
         ]
-        vectors_ED = _rows(self.weights.tables[table.name], ids_E.masked_fill(outside_E, 0), table)
+        vectors_ED = self._rows(ids_E.masked_fill(outside_E, 0), table)
         vectors_ED[outside_E] = 0.0
-        if column.pooling == "none":
-            return _side_by_side(column, elements, vectors_ED, fields, num_rows), bad
-        pooled_BD = pool(vectors_ED, elements.rows, elements.weights, column.pooling, num_rows)
+        blank_D = torch.zeros(table.embedding_dim)
         if column.default_row is not None:
-            default_1D = _rows(self.weights.tables[table.name], torch.tensor([column.default_row]), table)
-            pooled_BD[torch.bincount(elements.rows, minlength=num_rows) == 0] = default_1D
+            blank_D = self._rows(torch.tensor([column.default_row]), table)[0]
+        if column.pooling == "none":
+            return _spread(column, elements, vectors_ED, blank_D, width, num_rows), bad
+        pooled_BD = pool(vectors_ED, elements.rows, elements.weights, column.pooling, num_rows)
+        pooled_BD[torch.bincount(elements.rows, minlength=num_rows) == 0] = blank_D
         return pooled_BD, bad
 
+    def _rows(self, ids_E: torch.Tensor, table: Table) -> torch.Tensor:
+        """Rows of a table as float32: a copy, so that unaligned and read-only tables are fine."""
+        if table.rows == 0:
+            return torch.zeros(len(ids_E), table.embedding_dim)
+        rows = np.array(self.weights.tables[table.name][ids_E.numpy()])
+        if table.dtype == "bfloat16":
+            return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16).float()
+        return torch.from_numpy(rows.astype(np.float32, copy=False))
 
-def _rows(table: Array, ids_E: torch.Tensor, declared: Table) -> torch.Tensor:
-    """Rows of a table as float32: a copy, so that unaligned and read-only tables are fine."""
-    if declared.rows == 0:
-        return torch.zeros(len(ids_E), declared.embedding_dim)
-    rows = np.array(table[ids_E.numpy()])
-    if declared.dtype == "bfloat16":
-        return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16).float()
-    return torch.from_numpy(rows.astype(np.float32, copy=False))
 
-
-def _side_by_side(
-    column: Column, elements: Elements, vectors_ED: torch.Tensor, fields: Mapping[str, Value], num_rows: int
+def _spread(
+    column: Column, elements: Elements, values_ED: torch.Tensor, blank_D: torch.Tensor, width: int, num_rows: int
 ) -> torch.Tensor:
-    """Element k of a row at `k * embedding_dim`; zeros in the place of a filtered element."""
-    width = len(next(iter(fields.values()))) // num_rows if num_rows else 0
-    if len(set(zip(elements.rows.tolist(), elements.positions.tolist(), strict=True))) != len(elements.ids):
-        raise GraphError("an expanded column needs a pooling", where=f"column {column.name!r}", got="none")
-    if elements.weights is not None:
-        vectors_ED = vectors_ED * elements.weights[:, None]
-    out_BWD = torch.zeros(num_rows, width, vectors_ED.shape[1])
-    out_BWD[elements.rows, elements.positions] = vectors_ED
-    return out_BWD.reshape(num_rows, width * vectors_ED.shape[1])
-
-
-def _numeric(column: Column, fields: Mapping[str, Value], num_rows: int) -> Array:
-    """The elements of each row themselves."""
-    if column.filters or column.weights is not None:
-        raise GraphError("a column without a table has no filters or weights", where=f"column {column.name!r}")
-    elements = elements_of(column, fields, num_rows)
-    num = len(next(iter(fields.values())))
-    if len(elements.ids) != num:
-        raise GraphError("a column without a table cannot expand", where=f"column {column.name!r}")
-    return elements.ids.numpy().reshape(num_rows, num // num_rows if num_rows else column.slots[0].width)
+    """Element k of a row at `k * D`; `blank_D` in the place of a dropped element."""
+    if column.weights is not None or any(isinstance(e, Apply) and isinstance(e.op, ExpandOp) for e in walk(column.ids)):
+        raise GraphError("a column that is not pooled has neither split nor weights", where=f"column {column.name!r}")
+    out_BWD = blank_D.repeat(num_rows, width, 1)
+    out_BWD[elements.rows, elements.positions] = values_ED
+    return out_BWD.reshape(num_rows, width * len(blank_D))
 
 
 def _fields(packed: Packed, layout: Layout) -> dict[str, Value]:
