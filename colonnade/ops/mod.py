@@ -28,4 +28,5 @@ class Mod(MapOp):
         """In uint64."""
         (x,) = args
         assert isinstance(x, torch.Tensor)
-        return torch.from_numpy((x.numpy().view(np.uint64) % np.uint64(self.divisor)).view(np.int64))
+        rest = np.asarray(x.numpy().view(np.uint64) % np.uint64(self.divisor))
+        return torch.from_numpy(rest.view(np.int64))

@@ -30,5 +30,5 @@ class NotEqual(FilterOp):
         """Elementwise."""
         (x,) = args
         if isinstance(x, torch.Tensor):
-            return x != self.value
+            return torch.ne(x, int(self.value))
         return torch.tensor([s != self.value for s in np.asarray(x).reshape(-1)], dtype=torch.bool)

@@ -171,9 +171,9 @@ def check_broadcast(op: str, *args: Any) -> None:
         raise GraphError(f"{op}: shapes that do not broadcast", got=got) from e
 
 
-def no_zero(op: str, divisor: torch.Tensor) -> None:
-    """Errors: GraphError where an integer divisor is 0."""
-    if not divisor.is_floating_point() and bool((divisor == 0).any()):
+def no_zero(op: str, dividend: torch.Tensor, divisor: torch.Tensor) -> None:
+    """Errors: GraphError where an integer divisor of a result's element is 0."""
+    if not divisor.is_floating_point() and dividend.numel() > 0 and bool((divisor == 0).any()):
         raise GraphError(f"{op}: integer division by zero")
 
 

@@ -102,7 +102,7 @@ def magnitude(d: Dim) -> int:
     if d.is_Symbol:
         return SIZE
     if d.is_Rational:
-        return math.ceil(abs(d))
+        return -(-abs(int(d.p)) // int(d.q))
     if d.is_Pow:
         base, exponent = d.args
         power = int(exponent) if exponent.is_Integer else 0

@@ -27,7 +27,8 @@ def pool(rows_ND: Array, pooling: str) -> Array:
         if divisor is None or n == 1:
             return total
         factor = rows_ND.dtype.type(1) / rows_ND.dtype.type(divisor)
-        return np.multiply(total, factor, dtype=rows_ND.dtype)
+        scaled: Array = total * factor
+        return scaled
     head = n % GROUP
     head = head + GROUP if head < 2 else head
     total = _left_to_right(rows_ND[:head])

@@ -32,7 +32,7 @@ class FloorDiv(Binary, GraphOp):
 
     def value(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """By torch."""
-        no_zero(self.name, b)
+        no_zero(self.name, a, b)
         if a.is_floating_point():
             return (a / b).floor()
         return a.div(b, rounding_mode="floor")

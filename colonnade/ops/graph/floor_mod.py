@@ -33,7 +33,7 @@ class FloorMod(Binary, GraphOp):
 
     def value(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """By torch."""
-        no_zero(self.name, b)
+        no_zero(self.name, a, b)
         if not a.is_floating_point():
             return a.remainder(b)
         rest = a.fmod(b)

@@ -55,9 +55,12 @@ class Gather(GraphOp):
         batch = self._batch(places.ndim, at, GraphError)
         if source.shape[:batch] != places.shape[:batch]:
             raise GraphError("gather: batch dims differ", got=f"{source.shape} and {places.shape}")
-        check_range("gather", places, source.shape[at])
         shape = (*source.shape[:at], *places.shape[batch:], *source.shape[at + 1 :])
         made = np.empty(shape, dtype=source.dtype)
+        if made.size == 0:
+            # TensorFlow looks at no index where there is nothing to copy.
+            return like(params, made)
+        check_range("gather", places, source.shape[at])
         for k in np.ndindex(*source.shape[:batch]):
             made[k] = np.take(source[k], places[k], axis=at - batch)
         return like(params, made)

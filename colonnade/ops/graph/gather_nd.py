@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,8 +26,8 @@ class GatherNd(GraphOp):
         """The range of params is kept."""
         params, indices = args
         want_dtype("gather_nd", indices, ("int32", "int64"), "indices")
-        if indices.shape == ():
-            raise ShapeError("gather_nd: indices are a scalar", got="()", want="at least 1 dimension")
+        if () in (params.shape, indices.shape):
+            raise ShapeError("gather_nd of or by a scalar", got="()", want="at least 1 dimension")
         depth = indices.shape[-1] if indices.shape is not None else None
         if params.shape is None or indices.shape is None or not isinstance(depth, int):
             return one(facts.facts(params.dtype, None, lo=params.lo, hi=params.hi))
@@ -40,12 +41,15 @@ class GatherNd(GraphOp):
     def reference(self, *args: Value) -> Value:
         """By numpy."""
         params, indices = array(args[0]), array(args[1])
-        if indices.ndim == 0 or indices.shape[-1] > params.ndim:
+        if params.ndim == 0 or indices.ndim == 0 or indices.shape[-1] > params.ndim:
             raise GraphError("gather_nd: more indices than dims", got=str(indices.shape), want=f"at most {params.ndim}")
         depth = indices.shape[-1]
+        if params.size == 0 and math.prod(indices.shape[:-1]) > 0:
+            raise GraphError("gather_nd from an empty tensor", got=str(params.shape))
         for k in range(depth):
             check_range("gather_nd", indices[..., k], params.shape[k])
         shape = (*indices.shape[:-1], *params.shape[depth:])
         if depth == 0:
             return like(args[0], np.broadcast_to(params, shape).copy())
-        return like(args[0], params[tuple(indices[..., k] for k in range(depth))].reshape(shape))
+        taken = np.asarray(params[tuple(indices[..., k] for k in range(depth))], dtype=params.dtype)
+        return like(args[0], taken.reshape(shape))

@@ -29,6 +29,6 @@ class Pow(Binary, GraphOp):
 
     def value(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """By torch."""
-        if not b.is_floating_point() and bool((b < 0).any()):
+        if not b.is_floating_point() and a.numel() > 0 and bool((b < 0).any()):
             raise GraphError("pow: a negative integer exponent")
         return a.pow(b)

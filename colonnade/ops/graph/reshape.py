@@ -9,7 +9,7 @@ from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
 from colonnade.core.expr import Expr
 from colonnade.errors import GraphError, ShapeError
-from colonnade.ops.graph._facts import kept, one, want_rank
+from colonnade.ops.graph._facts import kept, one, positive, want_rank
 from colonnade.ops.graph._values import array, integers, like
 from colonnade.ops.op import GraphOp, Inferred, Lowered, Operand, Value, fresh
 
@@ -18,7 +18,8 @@ from colonnade.ops.op import GraphOp, Inferred, Lowered, Operand, Value, fresh
 class Reshape(GraphOp):
     """`out = x` in the shape that the second operand holds; one -1 in it stands for what is left.
 
-    Facts: -1 is solved symbolically, so that a batch of 0 rows needs no special case.
+    Facts: -1 is solved symbolically, so that a batch of 0 rows needs no special case. (TensorFlow answers differently where
+    an asked dim and the one solved for are both unknown and both 0: the result is empty either way.)
     """
 
     def infer(self, *args: facts.Facts) -> Inferred:
@@ -83,8 +84,7 @@ def _solve(shape: tuple[Dim, ...], size: Dim | None) -> tuple[Dim, ...]:
         return shape
     at = shape.index(-1)
     others = dims.prod(d for d in shape if d != -1)
-    if size is None or others == 0:
-        left: Dim = fresh(0)
-    else:
-        left = dims.floor_divide(size, others)
+    left = dims.div_exact(size, others) if size is not None and others != 0 and size != 0 else None
+    if left is None:
+        left = dims.floor_divide(size, others) if size is not None and positive(others) else fresh(0)
     return (*shape[:at], left, *shape[at + 1 :])

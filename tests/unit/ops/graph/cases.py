@@ -1,0 +1,598 @@
+"""Random operands for every graph op: odd sizes, empty tensors, NaN, extremes."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from colonnade.core.consts import Const
+from colonnade.ops import graph
+from colonnade.ops.op import GRAPH_OPS, GraphOp
+from tests.unit.ops.graph.world import Val, World
+
+graph.load()
+Case = tuple[GraphOp, list[Val]]
+SIZES = (0, 1, 1, 2, 3, 5)
+FLOATS = (0.0, -0.0, 1.0, -1.0, 0.5, 2.5, -1.5, 3.75, 100.0, -7.25, 1e20, float("nan"), float("inf"), -float("inf"))
+TAME = (0.0, 1.0, -1.0, 0.5, 2.5, -1.5, 3.75, 6.25)
+TEXTS = (b"", b"a", b"b,c", b",", b"a,,b", b"\x00\xff", b"longer than thirty two bytes, and a little more", b"7")
+
+
+def op_of(name: str, *args: Any, **named: Any) -> GraphOp:
+    return GRAPH_OPS[name](*args, **named)
+
+
+def shape(r: random.Random, least: int = 0, most: int = 3) -> tuple[int, ...]:
+    return tuple(r.choice(SIZES) for _ in range(r.randint(least, most)))
+
+
+def numbers(r: random.Random, dims: tuple[int, ...], dtype: str, tame: bool = False) -> Any:
+    """Random elements of the dtype."""
+    n = math.prod(dims)
+    if dtype == "string":
+        made = np.empty(n, dtype=object)
+        made[:] = [r.choice(TEXTS) for _ in range(n)]
+        return made.reshape(dims)
+    if dtype == "bool":
+        return np.array([r.random() < 0.5 for _ in range(n)], dtype=bool).reshape(dims)
+    if dtype.startswith("float"):
+        return np.array([r.choice(TAME if tame else FLOATS) for _ in range(n)], dtype=dtype).reshape(dims)
+    info = np.iinfo(dtype)
+    small = [v for v in (-5, -1, 0, 0, 1, 2, 3, 7) if v >= info.min]
+    pool = small if tame or r.random() < 0.7 else [*small, info.min, info.max, info.max - 1]
+    return np.array([r.choice(pool) for _ in range(n)], dtype=dtype).reshape(dims)
+
+
+def anything(
+    w: World, least: int = 0, most: int = 3, dtypes: tuple[str, ...] = ("float32", "int32", "int64", "string")
+) -> Val:
+    """A tensor of any kind: fed, known, or with content in the indexed form."""
+    r = w.random
+    if r.random() < 0.3 and "int32" in dtypes and least <= 2 and most >= 1:
+        return affine(w, max(least, 1), min(most, 2))
+    return w.any(numbers(r, shape(r, least, most), r.choice(dtypes)))
+
+
+def affine(w: World, least: int = 1, most: int = 2) -> Val:
+    """A tensor with content in the indexed form."""
+    r = w.random
+    n = r.choice(SIZES)
+    made = w.one(op_of("range"), w.scalar(r.choice([0, 0, 1])), w.scalar(n + 1), w.known(np.int32(1)))
+    if r.random() < 0.5:
+        made = w.one(op_of("tile"), made, w.sized([r.choice([1, 2, 3])]))
+    if r.random() < 0.4:
+        made = w.one(op_of("mul"), made, w.known(np.int32(r.choice([1, 2, -3, 101]))))
+    if r.random() < 0.3:
+        made = w.one(op_of("add"), made, w.known(np.int32(r.choice([1, -2]))))
+    if least == 2 or (most == 2 and r.random() < 0.5):
+        made = w.one(op_of("expand_dims"), made, w.known(np.int32(r.choice([0, 1]))))
+        if r.random() < 0.5:
+            made = w.one(op_of("tile"), made, w.sized([1, r.choice([1, 2, 3])]))
+    return made
+
+
+def indices(w: World) -> tuple[Val, tuple[int, ...]]:
+    """The index matrix of a sparse tensor and its dense shape: from a mask, from vectors, or fed in any order."""
+    r = w.random
+    dims = shape(r, 2, 2) if r.random() < 0.7 else shape(r, 1, 3)
+    kind = r.random()
+    if kind < 0.3:
+        mask = w.fed(numbers(r, dims, "bool")) if r.random() < 0.6 else w.known(np.ones(dims, dtype=bool))
+        return w.one(op_of("where"), mask), dims
+    if kind < 0.6:
+        rows, columns = r.choice(SIZES), r.choice((1, 1, 2, 3))
+        row = w.one(op_of("range"), w.known(np.int32(0)), w.scalar(rows), w.known(np.int32(1)))
+        row = w.one(op_of("expand_dims"), row, w.known(np.int32(1)))
+        row = w.one(op_of("tile"), row, w.sized([1, columns]))
+        row = w.one(op_of("reshape"), row, w.known(np.array([-1], np.int32)))
+        column = w.one(op_of("range"), w.known(np.int32(0)), w.known(np.int32(columns)), w.known(np.int32(1)))
+        column = w.one(op_of("tile"), column, w.one(op_of("pack"), w.scalar(rows)))
+        made = w.one(op_of("pack", axis=r.choice([0, 1])), row, column)
+        if made.array.shape != (rows * columns, 2) or made.facts.packed is None or made.facts.packed.axis == 0:
+            made = w.one(op_of("transpose"), made, w.known(np.array([1, 0], np.int32)))
+        return w.one(op_of("cast", "int64"), made), (rows, columns)
+    n = r.choice(SIZES) if min(dims) > 0 else 0
+    made = np.array([[r.randrange(max(d, 1)) for d in dims] for _ in range(n)], np.int64).reshape(n, len(dims))
+    if r.random() < 0.5:
+        made = made[np.lexsort(made.T[::-1])]
+    return w.fed(made), dims
+
+
+Maker = Callable[[World], Case]
+MAKERS: dict[str, Maker] = {}
+
+
+def maker(*names: str) -> Callable[[Callable[..., Case]], Callable[..., Case]]:
+    def register(make: Callable[..., Case]) -> Callable[..., Case]:
+        for name in names:
+            MAKERS[name] = (lambda w, n=name: make(w, n)) if len(names) > 1 else (lambda w: make(w))  # type: ignore[misc]
+        return make
+
+    return register
+
+
+@maker("relu", "relu6", "neg", "abs", "square", "sign")
+def any_number(w: World, name: str) -> Case:
+    return op_of(name), [anything(w, dtypes=("float32", "float64", "int32", "int64"))]
+
+
+@maker("exp", "log", "log1p", "sqrt", "rsqrt", "tanh", "sigmoid", "elu", "selu", "softplus", "round", "floor", "ceil")
+def any_float(w: World, name: str) -> Case:
+    r = w.random
+    return op_of(name), [w.fed(numbers(r, shape(r), r.choice(["float32", "float64"])))]
+
+
+@maker("leaky_relu")
+def leaky_relu(w: World) -> Case:
+    return op_of("leaky_relu", alpha=w.random.choice([0.0, 0.2, 1.5])), [
+        w.fed(numbers(w.random, shape(w.random), "float32"))
+    ]
+
+
+def pair(w: World, dtype: str) -> list[Val]:
+    """Two operands that broadcast, mostly."""
+    r = w.random
+    if dtype == "int32" and r.random() < 0.4:
+        a = affine(w)
+        other = w.known(numbers(r, (), "int32")) if r.random() < 0.5 else r.choice([a, affine(w)])
+        return [a, other] if r.random() < 0.5 else [other, a]
+    dims = shape(r)
+    other_dims = tuple(1 if r.random() < 0.25 else d for d in dims[r.randint(0, len(dims)) :])
+    if r.random() < 0.05:
+        other_dims = (4,)
+    made = [w.any(numbers(r, dims, dtype)), w.any(numbers(r, other_dims, dtype))]
+    return made if r.random() < 0.5 else made[::-1]
+
+
+@maker("add", "sub", "mul", "maximum", "minimum", "floor_div", "floor_mod", "squared_difference")
+def two_numbers(w: World, name: str) -> Case:
+    return op_of(name), pair(w, w.random.choice(["float32", "int32", "int64", "int32"]))
+
+
+@maker("real_div", "div_no_nan")
+def two_floats(w: World, name: str) -> Case:
+    return op_of(name), pair(w, w.random.choice(["float32", "float64"]))
+
+
+@maker("pow")
+def power(w: World) -> Case:
+    r = w.random
+    dims = shape(r)
+    if r.random() < 0.5:
+        return op_of("pow"), [w.fed(numbers(r, dims, "float32", True)), w.fed(numbers(r, dims, "float32", True))]
+    return op_of("pow"), [
+        w.any(numbers(r, dims, "int32", True)),
+        w.any(np.abs(numbers(r, (), "int32", True)) - (r.random() < 0.1)),
+    ]
+
+
+@maker("logical_and", "logical_or")
+def two_bools(w: World, name: str) -> Case:
+    return op_of(name), pair(w, "bool")
+
+
+@maker("logical_not")
+def one_bool(w: World) -> Case:
+    return op_of("logical_not"), [w.any(numbers(w.random, shape(w.random), "bool"))]
+
+
+@maker("compare")
+def compare(w: World) -> Case:
+    r = w.random
+    dtype = r.choice(["float32", "int32", "int64", "string", "bool"])
+    kinds = ["eq", "ne"] if dtype in ("string", "bool") else ["eq", "ne", "lt", "le", "gt", "ge"]
+    return op_of("compare", r.choice(kinds)), pair(w, dtype)
+
+
+@maker("cast")
+def cast(w: World) -> Case:
+    r = w.random
+    x = anything(w, dtypes=("float32", "float64", "int32", "int64", "bool", "uint8"))
+    if r.random() < 0.3:
+        x = indices(w)[0]
+    return op_of("cast", r.choice(["float32", "float64", "int32", "int64", "bool", "int8", "uint8"])), [x]
+
+
+@maker("identity", "shape", "rank", "size", "zeros_like")
+def one_tensor(w: World, name: str) -> Case:
+    return op_of(name), [anything(w)]
+
+
+@maker("ones_like")
+def ones_like(w: World) -> Case:
+    return op_of("ones_like"), [anything(w, dtypes=("float32", "int32", "bool"))]
+
+
+@maker("expand_dims")
+def expand_dims(w: World) -> Case:
+    x = anything(w)
+    at = w.random.randint(-x.array.ndim - 1, x.array.ndim)
+    return op_of("expand_dims"), [x, w.any(np.int32(at))]
+
+
+@maker("squeeze")
+def squeeze(w: World) -> Case:
+    r = w.random
+    x = anything(w)
+    ones = [k for k, d in enumerate(x.array.shape) if d == 1]
+    return op_of("squeeze", tuple(k for k in ones if r.random() < 0.7)), [x]
+
+
+@maker("reshape")
+def reshape(w: World) -> Case:
+    r = w.random
+    x = anything(w)
+    n = x.array.size
+    options = [list(x.array.shape), [n], [-1], [1, n], [n, 1], [-1, 1], [1, -1, 1]]
+    if x.array.ndim > 1:
+        options += [[x.array.shape[0], -1], [-1, x.array.shape[-1]], list(x.array.shape[::-1])]
+    wanted = r.choice(options)
+    if n == 0 or r.random() < 0.3:
+        return op_of("reshape"), [x, w.any(np.array(wanted, np.int32))]
+    return op_of("reshape"), [x, w.sized(wanted)]
+
+
+@maker("transpose")
+def transpose(w: World) -> Case:
+    r = w.random
+    x = indices(w)[0] if r.random() < 0.3 else anything(w)
+    perm = list(range(x.array.ndim))
+    r.shuffle(perm)
+    return op_of("transpose"), [x, w.any(np.array(perm, np.int32))]
+
+
+@maker("tile")
+def tile(w: World) -> Case:
+    r = w.random
+    x = anything(w)
+    counts = [r.choice([0, 1, 1, 1, 2, 3]) for _ in x.array.shape]
+    return op_of("tile"), [x, w.sized(counts) if r.random() < 0.8 else w.fed(np.array(counts, np.int32))]
+
+
+@maker("range")
+def ranges(w: World) -> Case:
+    r = w.random
+    if r.random() < 0.2:
+        return op_of("range"), [w.fed(np.float32(v)) for v in (0.0, r.choice([1.0, 2.5]), r.choice([0.1, 0.25, 0.7]))]
+    pick = r.choice([w.scalar, lambda v: w.any(np.int32(v))])
+    limit = r.choice([0, 1, 3, 5, 70, -4])
+    return op_of("range"), [
+        pick(r.choice([0, 0, 0, 1, 3])),
+        pick(limit),
+        w.any(np.int32(r.choice([1, 1, 1, 2, -1, 0]))),
+    ]
+
+
+@maker("pack")
+def pack(w: World) -> Case:
+    r = w.random
+    first = anything(w, 0, 2)
+    same = [first]
+    for _ in range(r.randint(0, 2)):
+        array = first.array
+        fresh = numbers(r, array.shape, "string" if array.dtype == object else array.dtype.name)
+        same.append(first if r.random() < 0.3 else w.any(fresh))
+    return op_of("pack", axis=r.randint(-first.array.ndim - 1, first.array.ndim)), same
+
+
+@maker("concat")
+def concat(w: World) -> Case:
+    r = w.random
+    first = anything(w, 1, 2)
+    at = r.randrange(first.array.ndim)
+    parts = [first]
+    for _ in range(r.randint(0, 2)):
+        dims = list(first.array.shape)
+        dims[at] = r.choice(SIZES)
+        dtype = "string" if first.array.dtype == object else first.array.dtype.name
+        parts.append(w.any(numbers(r, tuple(dims), dtype)))
+    return op_of("concat"), [*parts, w.any(np.int32(at if r.random() < 0.7 else at - first.array.ndim))]
+
+
+@maker("slice")
+def slices(w: World) -> Case:
+    r = w.random
+    x = indices(w)[0] if r.random() < 0.3 else anything(w)
+    begin = [r.randint(0, d) if r.random() < 0.5 else 0 for d in x.array.shape]
+    size = [r.choice([-1, d - b, r.randint(0, d - b)]) for d, b in zip(x.array.shape, begin, strict=True)]
+    if r.random() < 0.05 and size:
+        size[0] = 9
+    return op_of("slice"), [x, w.sized(begin) if r.random() < 0.8 else w.fed(np.array(begin, np.int32)), w.sized(size)]
+
+
+@maker("strided_slice")
+def strided_slice(w: World) -> Case:
+    r = w.random
+    x = indices(w)[0] if r.random() < 0.3 else anything(w)
+    count = r.randint(0, x.array.ndim + 1)
+    places = [r.choice([-9, -2, -1, 0, 0, 1, 2, 9]) for _ in range(2 * count)]
+    strides = [r.choice([1, 1, 1, 2, -1, -2]) for _ in range(count)]
+    masks = {f"{m}_mask": sum((r.random() < p) << k for k in range(count)) for m, p in MASKS.items()}
+    pick = r.choice([w.sized, w.sized, w.sized, lambda v: w.fed(np.array(v, np.int32))])
+    return op_of("strided_slice", **masks), [x, pick(places[:count]), pick(places[count:]), w.sized(strides)]
+
+
+MASKS = {"begin": 0.4, "end": 0.4, "ellipsis": 0.1, "new_axis": 0.1, "shrink_axis": 0.3}
+
+
+@maker("sum", "mean", "max", "min", "prod")
+def reduce_numbers(w: World, name: str) -> Case:
+    r = w.random
+    x = anything(w, dtypes=("float32", "int32", "int64"))
+    if x.array.dtype.kind == "f":
+        x = w.fed(numbers(r, x.array.shape, "float32", True))
+    if name == "mean" and x.array.dtype.kind == "i":
+        x = w.fed(numbers(r, tuple(max(d, 1) for d in x.array.shape), "int32", True))
+    return op_of(name, keep_dims=r.random() < 0.5), [x, axes(w, x)]
+
+
+@maker("all", "any")
+def reduce_bools(w: World, name: str) -> Case:
+    x = w.any(numbers(w.random, shape(w.random), "bool"))
+    return op_of(name, keep_dims=w.random.random() < 0.5), [x, axes(w, x)]
+
+
+def axes(w: World, x: Val) -> Val:
+    r = w.random
+    rank = x.array.ndim
+    chosen = [k if r.random() < 0.5 else k - rank for k in range(rank) if r.random() < 0.5]
+    if len(chosen) == 1 and r.random() < 0.5:
+        return w.any(np.int32(chosen[0]))
+    return w.any(np.array(chosen, np.int32))
+
+
+@maker("gather")
+def gather(w: World) -> Case:
+    r = w.random
+    if r.random() < 0.3:
+        x, _ = indices(w)
+        at = 0
+    else:
+        x = anything(w, 1, 3)
+        at = r.randrange(x.array.ndim)
+    d = x.array.shape[at]
+    if r.random() < 0.25 and at == 0:
+        rows = w.one(
+            op_of("range"),
+            w.known(np.int32(0)),
+            w.one(op_of("strided_slice", shrink_axis_mask=1), *head(w, x)),
+            w.known(np.int32(1)),
+        )
+        return op_of("gather"), [x, rows, w.known(np.int32(0))]
+    batch = r.randint(0, at) if r.random() < 0.3 else 0
+    dims = (*x.array.shape[:batch], *shape(r, 0, 2))
+    places = np.array([r.randrange(max(d, 1)) for _ in range(math.prod(dims))], np.int64).reshape(dims)
+    if r.random() < 0.1 and places.size:
+        places.reshape(-1)[0] = r.choice([-1, d])
+    if r.random() < 0.3 and places.ndim == 1:
+        places = np.sort(places)
+    return op_of("gather", batch_dims=batch), [x, w.any(places), w.any(np.int32(at))]
+
+
+def head(w: World, x: Val) -> list[Val]:
+    """Operands of `shape(x)[0]`."""
+    return [w.one(op_of("shape"), x), *(w.known(np.array([v], np.int32)) for v in (0, 1, 1))]
+
+
+@maker("gather_nd")
+def gather_nd(w: World) -> Case:
+    r = w.random
+    x = anything(w)
+    depth = r.randint(0, x.array.ndim)
+    lead = shape(r, 0, 2)
+    places = np.array(
+        [[r.randrange(max(d, 1)) for d in x.array.shape[:depth]] for _ in range(math.prod(lead))], np.int64
+    )
+    return op_of("gather_nd"), [x, w.any(places.reshape(*lead, depth))]
+
+
+@maker("scatter_nd")
+def scatter_nd(w: World) -> Case:
+    r = w.random
+    dims = shape(r, 1, 3)
+    depth = r.randint(1, len(dims))
+    lead = shape(r, 1, 1)
+    places = np.array([[r.randrange(max(d, 1)) for d in dims[:depth]] for _ in range(math.prod(lead))], np.int32)
+    updates = numbers(r, (*lead, *dims[depth:]), r.choice(["float32", "int32"]), True)
+    return op_of("scatter_nd"), [w.any(places.reshape(*lead, depth)), w.any(updates), w.sized(dims)]
+
+
+@maker("select")
+def select(w: World) -> Case:
+    r = w.random
+    dims = shape(r)
+    dtype = r.choice(["float32", "int32", "string"])
+    yes, no = w.any(numbers(r, dims, dtype)), w.any(numbers(r, dims, dtype))
+    cond = w.one(op_of("compare", "ge"), w.known(np.int32(1)), w.known(np.int32(0))) if r.random() < 0.2 else None
+    if r.random() < 0.5:
+        options = [dims, dims, (), dims[:1], (1,)]
+        return op_of("select", v1=True), [cond or w.any(numbers(r, r.choice(options), "bool")), yes, no]
+    return op_of("select"), [
+        cond or w.any(numbers(r, r.choice([dims, (), dims[1:]]), "bool")),
+        yes,
+        r.choice([no, w.any(numbers(r, (), dtype))]),
+    ]
+
+
+@maker("fill")
+def fill(w: World) -> Case:
+    return op_of("fill"), [
+        w.sized(shape(w.random)),
+        w.any(numbers(w.random, (), w.random.choice(["float32", "int32", "string"]))),
+    ]
+
+
+@maker("broadcast_to")
+def broadcast_to(w: World) -> Case:
+    r = w.random
+    dims = shape(r)
+    inner = tuple(1 if r.random() < 0.4 else d for d in dims[r.randint(0, len(dims)) :])
+    return op_of("broadcast_to"), [w.any(numbers(r, inner, r.choice(["float32", "int32"]))), w.sized(dims)]
+
+
+@maker("one_hot")
+def one_hot(w: World) -> Case:
+    r = w.random
+    x = w.any(numbers(r, shape(r, 0, 2), "int32", True))
+    dtype = r.choice(["float32", "int32"])
+    values = [w.any(np.array(v, dtype)) for v in (1, 0)]
+    return op_of("one_hot", axis=r.randint(-1, x.array.ndim)), [x, w.scalar(r.choice([0, 1, 4])), *values]
+
+
+@maker("unique")
+def unique(w: World) -> Case:
+    r = w.random
+    x = (
+        affine(w, 1, 1)
+        if r.random() < 0.3
+        else w.any(numbers(r, shape(r, 1, 1), r.choice(["int32", "int64", "string", "float32"])))
+    )
+    return op_of("unique", out_idx=r.choice(["int32", "int64"])), [x]
+
+
+@maker("where")
+def where(w: World) -> Case:
+    r = w.random
+    dims = shape(r, 1, 3)
+    mask = w.any(numbers(r, dims, "bool")) if r.random() < 0.6 else w.any(np.ones(dims, dtype=bool))
+    return op_of("where"), [mask]
+
+
+@maker("bucketize")
+def bucketize(w: World) -> Case:
+    r = w.random
+    bounds = sorted(r.choice([-1.0, 0.0, 0.1, 1e-40, 2.5, 16777216.0, 2.0**31, 1e20]) for _ in range(r.randint(0, 6)))
+    x = numbers(r, shape(r), r.choice(["float32", "float64", "int32", "int64"]))
+    if x.size and x.dtype.kind == "i":
+        x.reshape(-1)[0] = r.choice([16777217, 2**31 - 1])
+    elif x.size:
+        x.reshape(-1)[0] = r.choice([0.1, 1e-41, -1e-41, 1e-310, -1e-310, 5e-324])
+    return op_of("bucketize", Const(np.array(bounds, np.float32)), flush_denormals=True), [w.any(x)]
+
+
+@maker("string_to_hash_bucket")
+def hash_bucket(w: World) -> Case:
+    r = w.random
+    return op_of("string_to_hash_bucket", r.choice([1, 7, 10000, 2**63 - 1])), [w.fed(numbers(r, shape(r), "string"))]
+
+
+@maker("hash_decimal_bucket")
+def hash_decimal_bucket(w: World) -> Case:
+    r = w.random
+    return op_of("hash_decimal_bucket", r.choice([1, 7, 2**63 - 1])), [
+        w.fed(numbers(r, shape(r), r.choice(["int32", "int64"])))
+    ]
+
+
+@maker("as_string")
+def as_string(w: World) -> Case:
+    r = w.random
+    return op_of("as_string"), [w.any(numbers(r, shape(r), r.choice(["int32", "int64", "float32", "float64", "bool"])))]
+
+
+@maker("string_split")
+def string_split(w: World) -> Case:
+    r = w.random
+    return op_of("string_split", r.choice([b",", b",,", b"a"])), [w.fed(numbers(r, shape(r, 1, 1), "string"))]
+
+
+@maker("string_to_number")
+def string_to_number(w: World) -> Case:
+    r = w.random
+    texts = (
+        [b"1", b" -7 ", b"+3", b"12"]
+        if r.random() < 0.7
+        else [b"1.5", b"", b"nan", b"0x1F", b"1e3", b" .5", b"x", b"-inf", b"1_0"]
+    )
+    made = np.empty(r.randint(0, 2), dtype=object)
+    made[:] = [r.choice(texts) for _ in made]
+    return op_of("string_to_number", r.choice(["float32", "float64", "int32", "int64"])), [w.fed(made)]
+
+
+@maker("mat_mul")
+def mat_mul(w: World) -> Case:
+    r = w.random
+    a, b, c = shape(r, 3, 3)
+    flip_a, flip_b = r.random() < 0.5, r.random() < 0.5
+    left, right = numbers(r, (a, b), "float32", True), numbers(r, (b, c), "float32", True)
+    operands = [w.any(left.T if flip_a else left), w.any(right.T if flip_b else right)]
+    return op_of("mat_mul", transpose_a=flip_a, transpose_b=flip_b), operands
+
+
+@maker("bias_add")
+def bias_add(w: World) -> Case:
+    r = w.random
+    dims = shape(r, 2, 3)
+    return op_of("bias_add"), [w.any(numbers(r, dims, "float32")), w.any(numbers(r, dims[-1:], "float32"))]
+
+
+@maker("softmax")
+def softmax(w: World) -> Case:
+    return op_of("softmax"), [w.any(numbers(w.random, shape(w.random, 1, 3), "float32", True))]
+
+
+@maker("sparse_reshape")
+def sparse_reshape(w: World) -> Case:
+    r = w.random
+    places, dims = indices(w)
+    n = math.prod(dims)
+    options = [list(dims), [n], [-1], [n, 1], [1, -1], list(dims[::-1]), [*dims[:-1], -1]]
+    return op_of("sparse_reshape"), [places, w.sized(dims, "int64"), w.sized(r.choice(options), "int64")]
+
+
+@maker("sparse_fill_empty_rows")
+def sparse_fill_empty_rows(w: World) -> Case:
+    r = w.random
+    places, dims = indices(w)
+    dtype = r.choice(["int32", "int64", "float32", "string"])
+    values = w.any(numbers(r, (len(places.array),), dtype))
+    return op_of("sparse_fill_empty_rows"), [places, values, w.sized(dims, "int64"), w.any(numbers(r, (), dtype))]
+
+
+@maker("sparse_segment_reduce")
+def sparse_segment_reduce(w: World) -> Case:
+    r = w.random
+    table, ids, rows = looked_up(w)
+    op = op_of("sparse_segment_reduce", r.choice(["sum", "mean", "sqrtn"]), with_num_segments=r.random() < 0.5)
+    count = int(rows.array.max()) + 1 if len(rows.array) else 0
+    more = [w.scalar(count + r.choice([0, 2, -1]))] if op.with_num_segments else []  # type: ignore[attr-defined]
+    return op, [table, ids, rows, *more]
+
+
+@maker("embedding_bag")
+def embedding_bag(w: World) -> Case:
+    r = w.random
+    table, ids, rows = looked_up(w)
+    count = int(rows.array.max()) + 1 if len(rows.array) else 0
+    op = op_of("embedding_bag", r.choice(["sum", "mean", "sqrtn"]), r.choice([None, 1]))
+    return op, [table, ids, rows, w.scalar(count + r.choice([0, 2]))]
+
+
+def looked_up(w: World) -> tuple[Val, Val, Val]:
+    """A table, ids and rows; long rows among them."""
+    r = w.random
+    generator = np.random.default_rng(r.randrange(2**32))
+    table = w.fed(generator.standard_normal((7, r.choice([1, 3, 8]))).astype(np.float32))
+    if r.random() < 0.25:
+        rows = w.one(op_of("range"), w.known(np.int32(0)), w.scalar(r.choice(SIZES)), w.known(np.int32(1)))
+    else:
+        lengths = [r.choice([0, 1, 2, 8, 9, 10, 16, 17, 35]) for _ in range(r.randint(0, 3))]
+        rows = w.any(np.repeat(np.arange(len(lengths)), lengths).astype(np.int32))
+    ids = generator.integers(0, 7, len(rows.array)).astype(r.choice(["int32", "int64"]))
+    if len(ids) and r.random() < 0.1:
+        ids[0] = r.choice([-1, 7])
+    return table, w.any(ids), rows
+
+
+@maker("shape_construct")
+def shape_construct(w: World) -> Case:
+    r = w.random
+    a, b = w.fed(np.zeros(shape(r, 2, 2))), w.fed(np.zeros(shape(r, 1, 1)))
+    symbols = (("x", 0, 0), ("y", 0, 1), ("z", 1, 0))
+    exprs = tuple(r.choice(["x", "x*y", "x + 2*z", "7", "max_(x, z)", "y**2"]) for _ in range(r.randint(1, 3)))
+    scalar = len(exprs) == 1 and r.random() < 0.5
+    return op_of("shape_construct", exprs, symbols, r.choice(["int32", "int64"]), scalar), [a, b]
