@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colonnade.core.strings import Strings
+from colonnade.errors import ShapeError
+
+
+@given(st.lists(st.binary(max_size=40)))
+def test_objects_and_arrow_and_back(values: list[bytes]) -> None:
+    strings = Strings.from_objects(values)
+    assert len(strings) == len(values)
+    assert strings.to_objects().tolist() == values
+    assert strings.to_arrow().to_pylist() == values
+    assert Strings.from_arrow(strings.to_arrow()).to_objects().tolist() == values
+
+
+@given(st.lists(st.text(max_size=9)))
+def test_text_is_utf8(values: list[str]) -> None:
+    assert Strings.from_objects(values).to_objects().tolist() == [v.encode() for v in values]
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view(), pa.binary_view()]
+)
+def test_every_arrow_type_and_slices(kind: pa.DataType) -> None:
+    array = pa.array(["a", "", "bc", "d"], type=kind)
+    assert Strings.from_arrow(array).to_objects().tolist() == [b"a", b"", b"bc", b"d"]
+    assert Strings.from_arrow(array[1:3]).to_objects().tolist() == [b"", b"bc"]
+    assert Strings.from_arrow(array[4:]).to_objects().tolist() == []
+
+
+def test_large_binary_is_not_copied() -> None:
+    array = pa.array([b"abc", b"d"], type=pa.large_binary())
+    strings = Strings.from_arrow(array)
+    assert strings.data.ctypes.data == array.buffers()[2].address
+    assert strings.offsets.ctypes.data == array.buffers()[1].address
+
+
+@pytest.mark.parametrize("bad", [None, 3, 1.5, float("nan"), ["x"], "\ud800"])
+def test_what_is_no_string(bad: object) -> None:
+    with pytest.raises(ShapeError) as caught:
+        Strings.from_objects(np.array([b"a", None], dtype=object) if bad is None else [b"a", bad])  # type: ignore[list-item]
+    assert caught.value.want == "bytes, str"
