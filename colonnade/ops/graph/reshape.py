@@ -18,8 +18,8 @@ from colonnade.ops.op import GraphOp, Inferred, Lowered, Operand, Value, fresh
 class Reshape(GraphOp):
     """`out = x` in the shape that the second operand holds; one -1 in it stands for what is left.
 
-    Facts: -1 is solved symbolically, so that a batch of 0 rows needs no special case. (TensorFlow answers differently where
-    an asked dim and the one solved for are both unknown and both 0: the result is empty either way.)
+    Facts: -1 is solved symbolically, so that a batch of 0 rows needs no special case. TensorFlow answers differently
+    where an asked dim and the one solved for are both unknown and both 0; the result is empty either way.
     """
 
     def infer(self, *args: facts.Facts) -> Inferred:
