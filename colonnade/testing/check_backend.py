@@ -112,7 +112,8 @@ def _bits(values: Array) -> npt.NDArray[np.uint32]:
 
 def _near(got: Array, want: Array, tolerance: Array) -> npt.NDArray[np.bool_]:
     with np.errstate(invalid="ignore"):
-        return (np.isnan(got) & np.isnan(want)) | (got == want) | (np.abs(got.astype(np.float64) - want) <= tolerance)
+        close = np.abs(got.astype(np.float64) - want) <= tolerance
+    return np.asarray(close | (got == want) | (np.isnan(got) & np.isnan(want)), np.bool_)
 
 
 def _difference(column: Column, got: Array, expected: Expected, wrong: Array) -> str:

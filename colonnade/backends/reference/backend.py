@@ -3,8 +3,8 @@
 Legend: B batch rows, E elements, D embedding_dim.
 
 An id outside its table is an error under the policy `error`. Under `zero` it stands for a vector of zeros, which still
-counts in the divisor of mean and sqrtn and as an element of its row (so that the row is not empty). Without pooling, the
-default row (or zeros) stands in the place of an element that a filter drops; a numeric column has 0 there.
+counts in the divisor of mean and sqrtn and as an element of its row (so that the row is not empty). Without pooling,
+the default row (or zeros) stands in the place of an element that a filter drops; a numeric column has 0 there.
 """
 
 from __future__ import annotations
