@@ -31,14 +31,15 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade import __version__
 from colonnade.core import tensor_file
 from colonnade.core.consts import Const
 from colonnade.core.tensor_file import CARRIERS, Tensor, TensorFile, TensorFileError
 from colonnade.errors import ArtifactError, TextError, listed
+from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
 from colonnade.ir.text import by_digest, consts_of, parse_program, print_program
 from colonnade.ops.op import torch_dtype
+from colonnade.version import __version__
 
 Array = npt.NDArray[Any]
 Progress = Callable[[str, int, int], None]
@@ -48,6 +49,7 @@ FORMAT = 1
 KIND = "colonnade artifact"
 MANIFEST, PROGRAM, CONSTS, DENSE = "manifest.json", "program.txt", "consts.safetensors", "dense.safetensors"
 GOLDEN, COMPILED = "golden/golden.safetensors", "compiled"
+EXPLANATION = "explanation.json"
 CHECKS = ("fast", "full")
 WEIGHTS = ("dense", "table")
 SYNCS = 16
@@ -97,6 +99,7 @@ class Loaded:
     weights: Weights
     compiled_dir: Path | None
     golden: Golden | None
+    explanation: Explanation
     manifest: Manifest
 
 
@@ -133,15 +136,18 @@ def save(
     *,
     compiled: Mapping[str, Path] | None = None,
     golden: Golden | None = None,
+    explanation: Explanation | None = None,
     source: str = "",
     progress: Progress | None = None,
 ) -> Written:
     """Write an artifact, in place of the one that may stand there.
 
-    compiled: path within `compiled/` -> file to copy.   source: the fingerprint of the model, for `same_source`.
+    compiled: path within `compiled/` -> file to copy.   explanation: what the compilation did.
+    source: the fingerprint of the model, for `same_source`.
     Errors: ArtifactError where the weights do not fit the program, or where something else stands at `directory`.
     """
-    return _save(Path(directory), _contents(program, weights, compiled or {}, golden), source, progress, None)
+    contents = _contents(program, weights, compiled or {}, golden, explanation or Explanation())
+    return _save(Path(directory), contents, source, progress, None)
 
 
 def refresh(
@@ -160,7 +166,7 @@ def refresh(
     loaded = load(old)
     base = loaded.compiled_dir
     compiled = {} if base is None else {p.relative_to(base).as_posix(): p for p in _compiled_files(old, loaded)}
-    contents = _contents(loaded.program, weights, compiled, golden)
+    contents = _contents(loaded.program, weights, compiled, golden, loaded.explanation)
     reuse = _Old(old, loaded.manifest)
     if golden is None and loaded.golden is not None and all(reuse.same(c) for c in contents if c.part in WEIGHTS):
         contents.append(_golden(loaded.golden))
@@ -178,12 +184,17 @@ class _Content:
 
 
 def _contents(
-    program: Program, weights: Weights, compiled: Mapping[str, Path], golden: Golden | None
+    program: Program,
+    weights: Weights,
+    compiled: Mapping[str, Path],
+    golden: Golden | None,
+    explanation: Explanation,
 ) -> list[_Content]:
     """The files of an artifact but the manifest. Errors: ArtifactError that lists all that does not fit."""
     text = print_program(program).encode()
     consts = {d: c for d, c in {**weights.consts, **consts_of(program)}.items() if by_digest(c)}
     found = [_bytes(PROGRAM, "program", text), _tensors(CONSTS, "consts", {d: c.array for d, c in consts.items()})]
+    found.append(_bytes(EXPLANATION, "explanation", explanation.to_json().encode()))
     found.append(_tensors(DENSE, "dense", _checked_params(program, weights)))
     tables = _checked_tables(program, weights)
     for index, (name, item) in enumerate(tables.items()):
@@ -560,7 +571,8 @@ def load(directory: Path | str, *, check: str = "fast", progress: Progress | Non
         consts={**consts, **consts_of(program)},
     )
     compiled = directory / COMPILED if manifest.paths("compiled") else None
-    return Loaded(program, weights, compiled, _load_golden(directory, manifest), manifest)
+    explanation = _explanation(directory, manifest)
+    return Loaded(program, weights, compiled, _load_golden(directory, manifest), explanation, manifest)
 
 
 def verify_files(directory: Path | str, *, progress: Progress | None = None) -> Manifest:
@@ -666,6 +678,16 @@ def _load_golden(directory: Path, manifest: Manifest) -> Golden | None:
         part, _, key = name.partition(":")
         parts[part][key] = array
     return Golden(parts["input"], parts["output"])
+
+
+def _explanation(directory: Path, manifest: Manifest) -> Explanation:
+    if EXPLANATION not in manifest.files:
+        return Explanation()
+    path = directory / EXPLANATION
+    try:
+        return Explanation.from_json(_read(path).decode())
+    except (ValueError, KeyError, TypeError) as e:
+        raise _damaged(path, str(e), "what `save` wrote") from e
 
 
 def _compiled_files(directory: Path, loaded: Loaded) -> list[Path]:

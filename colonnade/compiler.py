@@ -6,14 +6,18 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+import torch
+
+from colonnade import artifact
 from colonnade.backends.backend import Backend
 from colonnade.backends.cpu import CpuBackend
 from colonnade.backends.reference import ReferenceBackend
 from colonnade.config import settings
 from colonnade.core import facts
-from colonnade.errors import OptionError
+from colonnade.errors import ArtifactError, OptionError
 from colonnade.executable import Executable
-from colonnade.frontends.tensorflow.importer import Imported, import_saved_model
+from colonnade.frontends.tensorflow.importer import Imported, import_saved_model, open_source
 from colonnade.ir.explanation import ColumnOrigin, Decision, Explanation, PassCount
 from colonnade.ir.graph import Graph
 from colonnade.ir.infer import Memo
@@ -25,6 +29,7 @@ from colonnade.passes.pipelines import COLUMNS
 Progress = Callable[[str], None]
 Observer = Callable[[str, Graph], None]
 
+DEFAULT_TARGET = "cpu"
 TARGETS: Mapping[str, Callable[[], Backend]] = {"cpu": CpuBackend, "reference": ReferenceBackend}
 
 
@@ -37,7 +42,7 @@ def backend(target: str) -> Backend:
 
 def compile(
     model: str | Path | Program,
-    target: str = "cpu",
+    target: str = DEFAULT_TARGET,
     signature: str | None = None,
     *,
     weights: Weights | None = None,
@@ -74,6 +79,65 @@ def compile(
     )
     executable.explanation.seconds["backend"] = time.perf_counter() - began  # type: ignore[index]
     return executable
+
+
+def load(
+    directory: str | Path,
+    target: str | None = None,
+    *,
+    check: str = "fast",
+    id_policy: str = "error",
+    threads: int | None = None,
+) -> Executable:
+    """Load an artifact for a target (default: cpu); tables are memory-mapped and shared between processes.
+
+    check: `fast` checks versions, sizes, and every hash but the tables'; `full` those too.
+    Errors: ArtifactError that lists every damaged file; OptionError.
+    """
+    chosen = backend(target or DEFAULT_TARGET)
+    loaded = artifact.load(directory, check=check)
+    if loaded.compiled_dir is not None:
+        chosen.import_compiled(loaded.compiled_dir)
+    return Executable(
+        loaded.program,
+        loaded.weights,
+        chosen,
+        id_policy=id_policy,
+        threads=threads or settings().threads or 1,
+        explanation=loaded.explanation,
+        fingerprint=loaded.manifest.source,
+        golden=loaded.golden,
+    )
+
+
+def refresh(
+    model: str | Path,
+    like: str | Path,
+    directory: str | Path,
+    *,
+    golden: artifact.Golden | None = None,
+    progress: artifact.Progress | None = None,
+) -> artifact.Written:
+    """Write an artifact with the model's weights and the program of the artifact `like`; only what changed is written.
+
+    Errors: ArtifactError where the model's graph is not the one that `like` was compiled from.
+    """
+    loaded = artifact.load(like)
+    outputs = [o.name for o in loaded.program.outputs]
+    source = open_source(model, loaded.explanation.signature or None, outputs)
+    if not artifact.same_source(loaded.manifest, source.fingerprint):
+        raise ArtifactError(
+            "the model's graph is not the one that the artifact was compiled from",
+            where=f"{model} against {like}",
+            help="compile it without --like",
+        )
+    rows = {t.name: source.store[t.source or t.name] for t in loaded.program.tables}
+    params = {
+        name: torch.from_numpy(np.array(source.store[name])) if name in source.store else loaded.weights.params[name]
+        for name, _, _ in loaded.program.params
+    }
+    weights = Weights(rows, params, loaded.weights.consts)
+    return artifact.refresh(like, directory, weights, golden=golden, progress=progress)
 
 
 def lower(

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import tempfile
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.artifact import Golden
+from colonnade import artifact
+from colonnade.artifact import Golden, Progress, Written
 from colonnade.backends.arena import Arena, ArenaPool
 from colonnade.backends.backend import Backend, Columns, layouts
 from colonnade.backends.dense import DensePlan
 from colonnade.backends.feed import Feed, FeedReader, PackedFeed, Request
 from colonnade.backends.sizes import DimFunction, dim_function
-from colonnade.errors import OptionError, ShapeError, listed
+from colonnade.errors import ArtifactError, OptionError, ShapeError, listed
 from colonnade.ir.column import ID_POLICIES
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
@@ -163,14 +166,44 @@ class Executable:
             totals.dense_ns += ended - looked_up
         return outputs
 
-    def swap(self, weights: Weights) -> None:
+    def swap(self, source: Weights | Path | str) -> None:
         """Puts other weights of the same shapes in force, for every call that begins after it; calls under way finish
         with the old ones.
 
-        Errors: ShapeError that lists every weight that is missing or misshapen; the old weights then stay.
+        source: weights, or the directory of an artifact of the same program.
+        Errors: ShapeError that lists every weight that is missing or misshapen, ArtifactError where the artifact is
+        damaged or of another program; the old weights then stay.
         """
+        weights = source if isinstance(source, Weights) else self._weights_of(Path(source))
         with self._swap_lock:
             self._state = self._compiled(weights)
+
+    def save(self, directory: Path | str, *, golden: Golden | None = None, progress: Progress | None = None) -> Written:
+        """Write an artifact that `colonnade.load` reads, in place of the one that may stand there.
+
+        golden: recorded rows to keep instead of those it has.   progress(file, bytes done, bytes in all).
+        Errors: ArtifactError; what stood at `directory` then stays.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            compiled = {path.name: path for path in self._backend.export_compiled(Path(folder))}
+            return artifact.save(
+                directory,
+                self._program,
+                self.weights,
+                compiled=compiled,
+                golden=golden or self.golden,
+                explanation=self.explanation,
+                source=self.fingerprint,
+                progress=progress,
+            )
+
+    def _weights_of(self, directory: Path) -> Weights:
+        loaded = artifact.load(directory)
+        if loaded.program != self._program:
+            raise ArtifactError(
+                "the artifact is of another program", where=str(directory), help="load it, or compile with --like"
+            )
+        return loaded.weights
 
     def report(self) -> Report:
         """What it holds and what it has done so far."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy.typing as npt
@@ -35,6 +36,12 @@ class Backend(Protocol):
 
     def compile(self, program: Program, weights: Weights, layout: Layout, *, id_policy: str, threads: int) -> Columns:
         """Compile the columns whose fields lie in `layout`. Facts: every tensor in `weights` is only read."""
+
+    def export_compiled(self, folder: Path) -> tuple[Path, ...]:
+        """Write compiled code that an artifact carries into a folder; gives the files."""
+
+    def import_compiled(self, folder: Path) -> bool:
+        """Let `compile` take code from an artifact's folder; gives whether it fits this machine."""
 
 
 def layouts(program: Program) -> tuple[Layout, ...]:

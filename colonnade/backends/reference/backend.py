@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,11 +32,10 @@ from colonnade.ops.op import ExpandOp, Value
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
 class ReferenceBackend:
     """Runs columns by the ops' `reference`."""
 
-    name: str = "reference"
+    name = "reference"
 
     def compile(
         self, program: Program, weights: Weights, layout: Layout, *, id_policy: str, threads: int
@@ -43,6 +43,14 @@ class ReferenceBackend:
         """The columns whose fields lie in `layout`; `threads` does not matter here."""
         columns = tuple(c for c in program.columns if c.slots and set(fields_read(c)) <= layout.places.keys())
         return ReferenceColumns(layout, columns, {t.name: t for t in program.tables}, weights, id_policy)
+
+    def export_compiled(self, folder: Path) -> tuple[Path, ...]:
+        """Nothing is compiled."""
+        return ()
+
+    def import_compiled(self, folder: Path) -> bool:
+        """Nothing is needed."""
+        return True
 
 
 @dataclass(frozen=True)

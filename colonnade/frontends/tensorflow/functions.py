@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from colonnade.errors import GraphError, ImportFailure, listed
-from colonnade.frontends.tensorflow.protos import Arg, FuncRef, Function, MetaGraph, Node, OpDef, Unbound
+from colonnade.frontends.tensorflow.protos import Arg, Attrs, FuncRef, Function, MetaGraph, Node, OpDef, Unbound
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 _CONTROL = "input_control"
@@ -142,6 +142,17 @@ class BoundAttrs(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._attrs)
+
+    def raw(self) -> bytes:
+        """The body node's own bytes, and what the call binds."""
+        return raw(self._attrs) + repr(sorted(self._bound.items(), key=str)).encode()
+
+
+def raw(attrs: Mapping[str, Any]) -> bytes:
+    """Bytes that are equal exactly when the attributes are."""
+    if isinstance(attrs, BoundAttrs | Attrs):
+        return attrs.raw()
+    return repr(sorted(attrs.items(), key=str)).encode()
 
 
 @dataclass(slots=True)

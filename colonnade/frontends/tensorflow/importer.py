@@ -16,7 +16,7 @@ from colonnade.errors import ColonnadeError, ImportFailure, UnsupportedOps, list
 from colonnade.frontends.tensorflow import saved_model
 from colonnade.frontends.tensorflow.bundle import Bundle
 from colonnade.frontends.tensorflow.checkpoint import Stored, stored_variables
-from colonnade.frontends.tensorflow.functions import FlatGraph, canonical, inline, node_of
+from colonnade.frontends.tensorflow.functions import FlatGraph, canonical, inline, node_of, raw
 from colonnade.frontends.tensorflow.protos import MetaGraph, Signature, TensorInfo
 from colonnade.frontends.tensorflow.protos import Node as Source
 from colonnade.frontends.tensorflow.rules import RULES
@@ -78,15 +78,36 @@ def import_saved_model(
     which lists
     every node that cannot be said with the outputs it feeds.
     """
+    source = open_source(path, signature, outputs, tags)
+    graph = _Importer(source.flat, source.signature, source.store).build(source.outputs)
+    return Imported(graph, source.signature.key, len(source.flat.nodes), source.fingerprint, _cones(source.flat))
+
+
+@dataclass(frozen=True)
+class OpenSource:
+    """A SavedModel read but not yet imported: the nodes that the outputs need, and the variables."""
+
+    signature: Signature
+    outputs: Mapping[str, TensorInfo]
+    flat: FlatGraph
+    store: VariableStore
+    fingerprint: str
+
+
+def open_source(
+    path: Path | str,
+    signature: str | None = None,
+    outputs: Sequence[str] | None = None,
+    tags: Sequence[str] | None = None,
+) -> OpenSource:
+    """Read a SavedModel. Errors: as `import_saved_model`, but for unsupported ops."""
     meta = saved_model.read(Path(path), tags)
     bundle = saved_model.open_variables(Path(path))
     chosen = _signature(meta, signature)
     wanted = _outputs(chosen, outputs)
     flat = inline(meta, [_tensor(info, key) for key, info in wanted.items()])
-    importer = _Importer(flat, chosen, VariableStore(bundle, stored_variables(meta, bundle)))
-    graph = importer.build(wanted)
-    fingerprint = _fingerprint(path, chosen.key, tuple(wanted))
-    return Imported(graph, chosen.key, len(flat.nodes), fingerprint, _cones(flat))
+    store = VariableStore(bundle, stored_variables(meta, bundle))
+    return OpenSource(chosen, wanted, flat, store, _fingerprint(flat, chosen.key, tuple(wanted)))
 
 
 def _cones(flat: FlatGraph) -> Callable[[str], frozenset[str]]:
@@ -261,7 +282,10 @@ def _dim(d: int | None, number: int, axis: int) -> int | str:
     return f"b{number}" if axis == 0 else f"b{number}_{axis}"
 
 
-def _fingerprint(path: Path | str, signature: str, outputs: Sequence[str]) -> str:
-    h = hashlib.sha256((Path(path) / "saved_model.pb").read_bytes())
-    h.update(repr((signature, tuple(outputs))).encode())
+def _fingerprint(flat: FlatGraph, signature: str, outputs: Sequence[str]) -> str:
+    """Of the nodes that the outputs need: another export of the same model has other saving nodes."""
+    h = hashlib.sha256(repr((signature, tuple(outputs))).encode())
+    for source in flat.nodes:
+        h.update(repr((source.name, source.op, source.inputs)).encode())
+        h.update(raw(source.attrs))
     return h.hexdigest()

@@ -332,6 +332,10 @@ class Attrs(Mapping[str, Any]):
             self._cache[data] = value
         return value
 
+    def raw(self) -> bytes:
+        """The bytes of all attributes, to compare nodes by."""
+        return b"".join(bytes(self._buf[a:b]) for _, (a, b) in sorted(self._entries()))
+
     def _decode(self, key: str, a: int, b: int) -> Any:
         try:
             return read_attr(self._buf, a, b)

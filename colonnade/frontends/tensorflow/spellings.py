@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -99,11 +99,11 @@ def _strided_slice(a: Attrs) -> GraphOp:
     return StridedSlice(**{name: a.get(name, 0) for name in names})
 
 
-def _segment(pooling: str, with_num_segments: bool = False) -> Spelling:
+def _segment(pooling: Literal["sum", "mean", "sqrtn"], with_num_segments: bool = False) -> Spelling:
     return lambda a: SparseSegmentReduce(pooling, with_num_segments=with_num_segments)
 
 
-def _compare(kind: str) -> Spelling:
+def _compare(kind: Literal["eq", "ne", "lt", "le", "gt", "ge"]) -> Spelling:
     return lambda a: Compare(kind)
 
 
