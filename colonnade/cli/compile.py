@@ -1,0 +1,189 @@
+"""`colonnade compile MODEL -o ARTIFACT`."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from colonnade import compiler
+from colonnade.artifact import Golden, Written
+from colonnade.cli.common import (
+    Debug,
+    IdPolicy,
+    Json,
+    Outputs,
+    Progress,
+    ShowProgress,
+    Signature,
+    Tags,
+    Target,
+    Threads,
+    console,
+    human_bytes,
+    human_seconds,
+    names,
+    print_json,
+    table,
+    verb,
+)
+from colonnade.errors import ColonnadeError, OptionError
+from colonnade.executable import Executable
+from colonnade.ir.graph import Graph
+from colonnade.ir.graph_text import print_graph
+from colonnade.ir.text import print_program
+from colonnade.passes.pipelines import COLUMNS
+from colonnade.testing.explain import summary
+from colonnade.testing.recording import record
+from colonnade.testing.sides import Side, TensorFlowSide, reference_side
+
+Out = Annotated[Path | None, typer.Option("--out", "-o", help="The artifact to write.")]
+
+
+@verb
+def compile(
+    model: Annotated[Path, typer.Argument(help="A SavedModel folder.")],
+    out: Out = None,
+    signature: Signature = None,
+    outputs: Outputs = None,
+    tags: Tags = None,
+    target: Target = "cpu",
+    like: Annotated[
+        Path | None, typer.Option("--like", help="An artifact of the same model with older weights: keep its program.")
+    ] = None,
+    record_rows: Annotated[int, typer.Option("--record", min=0, help="Keep so many golden rows in the artifact.")] = 0,
+    id_policy: IdPolicy = "error",
+    threads: Threads = None,
+    print_after: Annotated[
+        str | None, typer.Option("--print-after", help="Print the graph after this pass, or after `all`.")
+    ] = None,
+    program_text: Annotated[bool, typer.Option("--print-program", help="Print the program's text.")] = False,
+    no_save: Annotated[bool, typer.Option("--no-save", help="Write nothing.")] = False,
+    json_: Json = False,
+    progress: ShowProgress = False,
+    debug: Debug = False,
+) -> None:
+    """Compile a model and save it as an artifact."""
+    if out is None and not no_save:
+        raise OptionError("nowhere to save to", help="give -o ARTIFACT, or --no-save")
+    with Progress(progress) as say:
+        if like is not None:
+            _refresh(model, like, out, json_, say)
+            return
+        executable = compiler.compile(
+            model,
+            target,
+            signature,
+            outputs=names(outputs),
+            tags=names(tags),
+            id_policy=id_policy,
+            threads=threads,
+            observe=_printer(print_after, json_),
+            progress=say,
+        )
+        facts: dict[str, Any] = summary(executable.program, executable.explanation)
+        golden = None
+        if record_rows:
+            say(f"record {record_rows} rows")
+            golden, facts["recorded_by"] = _golden(model, executable, record_rows, names(tags))
+            facts["recorded_rows"] = record_rows
+        if out is not None and not no_save:
+            began = time.perf_counter()
+            executable.save(out, golden=golden, progress=say.bytes)
+            facts["seconds"]["save"] = time.perf_counter() - began
+            facts["artifact"] = str(out)
+            facts["artifact_bytes"] = sum(p.stat().st_size for p in out.rglob("*") if p.is_file())
+    _report(facts, executable, program_text, json_)
+
+
+def _report(facts: dict[str, Any], executable: Executable, program_text: bool, json_: bool) -> None:
+    if json_:
+        print_json(facts | ({"program": print_program(executable.program)} if program_text else {}))
+        return
+    if program_text:
+        typer.echo(print_program(executable.program))
+    console().print(table("", ("", ""), summary_rows(facts)))
+
+
+def summary_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
+    """The summary of a compilation, a line a fact."""
+    rows = [
+        ("model", f"{facts['model']}  (signature {facts['signature']})"),
+        ("source nodes", f"{facts['source_nodes']:,}"),
+        (
+            "graph nodes",
+            f"{facts['nodes_before']:,} -> {facts['nodes_after']:,}  ({facts['share_removed']:.1%} removed)",
+        ),
+        ("columns", f"{facts['num_columns']:,} in {len(facts['structures'])} structures"),
+        *((f"  {s['columns']:,} x", s["structure"]) for s in facts["structures"]),
+        ("tables", f"{facts['num_tables']:,}, {human_bytes(facts['table_bytes'])}"),
+        ("guards", f"{facts['guards_removed']:,} proven and removed, {facts['guards_kept']:,} kept"),
+        ("dense rest", f"{facts['dense_lines']:,} torch calls, {human_bytes(facts['param_bytes'])} of parameters"),
+    ]
+    if "recorded_by" in facts:
+        rows.append(("golden rows", f"{facts['recorded_rows']}, answered by {facts['recorded_by']}"))
+    if "artifact" in facts:
+        rows.append(("artifact", f"{facts['artifact']}  ({human_bytes(facts['artifact_bytes'])})"))
+    rows.append(("time", ", ".join(f"{part} {human_seconds(s)}" for part, s in facts["seconds"].items())))
+    return rows
+
+
+def _printer(after: str | None, json_: bool) -> Any:
+    """Prints the graph after the named pass. Errors: OptionError for a pass that does not exist."""
+    if after is None:
+        return None
+    known = {p.name for p in COLUMNS}
+    if after != "all" and after not in known:
+        raise OptionError("no such pass", got=after, want=", ".join(["all", *dict.fromkeys(sorted(known))]))
+
+    def observe(name: str, graph: Graph) -> None:
+        if after in ("all", name):
+            typer.echo(f"after {name}\n{print_graph(graph, sources=True)}", err=json_)
+
+    return observe
+
+
+def _golden(model: Path, executable: Executable, rows: int, tags: tuple[str, ...] | None) -> tuple[Golden, str]:
+    """The rows, and who answered: TensorFlow where it can run the model, else the reference backend."""
+    program = executable.program
+    side: Side
+    try:
+        side = TensorFlowSide(model, program, executable.explanation.signature or None, tags or ("serve",))
+    except ColonnadeError:
+        policy = executable.report().id_policy
+        side = reference_side(program, executable.weights, compiler.backend("reference"), policy)
+    try:
+        return record(program, side, rows), side.name
+    finally:
+        if isinstance(side, TensorFlowSide):
+            side.close()
+
+
+def _refresh(model: Path, like: Path, out: Path | None, json_: bool, say: Progress) -> None:
+    if out is None:
+        raise OptionError("nowhere to save to", help="give -o ARTIFACT with --like")
+    say(f"read the weights of {model}")
+    began = time.perf_counter()
+    written: Written = compiler.refresh(model, like, out)
+    facts = {
+        "model": str(model),
+        "like": str(like),
+        "artifact": str(out),
+        "bytes_written": written.bytes_written,
+        "bytes_reused": written.bytes_reused,
+        "files_written": len(written.written),
+        "files_reused": len(written.reused),
+        "seconds": time.perf_counter() - began,
+    }
+    if json_:
+        print_json(facts)
+        return
+    rows = [
+        ("artifact", f"{out}, like {like}"),
+        ("written", f"{facts['files_written']} files, {human_bytes(written.bytes_written)}"),
+        ("reused", f"{facts['files_reused']} files, {human_bytes(written.bytes_reused)}"),
+        ("time", human_seconds(time.perf_counter() - began)),
+    ]
+    console().print(table("", ("", ""), rows))

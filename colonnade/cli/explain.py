@@ -1,0 +1,201 @@
+"""`colonnade explain ARTIFACT|MODEL`: what the compilation did, and why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from colonnade.cli.common import (
+    Debug,
+    Json,
+    Outputs,
+    Progress,
+    ShowProgress,
+    Signature,
+    Tags,
+    console,
+    human_bytes,
+    human_seconds,
+    names,
+    print_json,
+    table,
+    verb,
+    write_text,
+)
+from colonnade.cli.models import open_program
+from colonnade.testing import html
+from colonnade.testing.explain import details, explain_column
+
+SHOWN = 12
+
+
+@verb
+def explain(
+    path: Annotated[Path, typer.Argument(help="An artifact or a SavedModel.")],
+    column: Annotated[str | None, typer.Option("--column", "-c", help="Only this column, with its decisions.")] = None,
+    html_file: Annotated[Path | None, typer.Option("--html", help="Write a report to this file.")] = None,
+    signature: Signature = None,
+    outputs: Outputs = None,
+    tags: Tags = None,
+    json_: Json = False,
+    progress: ShowProgress = False,
+    debug: Debug = False,
+) -> None:
+    """Say what became of every node: columns, tables, guards with their proofs, and what stayed."""
+    with Progress(progress) as say:
+        opened = open_program(path, say, signature=signature, outputs=names(outputs), tags=names(tags))
+    program, explanation = opened.program, opened.explanation
+    if column is not None:
+        found = explain_column(program, explanation, column)
+        text = column_report(found)
+    else:
+        found = details(program, explanation)
+        text = report(found)
+    if html_file is not None:
+        write_text(html_file, text)
+    if json_:
+        print_json(found)
+    elif column is not None:
+        show_column(console(), found)
+    else:
+        show(console(), found)
+
+
+Section = tuple[str, tuple[str, ...], list[tuple[Any, ...]], tuple[int, ...]]
+
+
+def sections(found: dict[str, Any]) -> list[Section]:
+    """The tables of a report: title, headers, rows, columns of numbers."""
+    share = f"{found['nodes_before']:,} -> {found['nodes_after']:,} graph nodes, {found['share_removed']:.1%} removed"
+    passes = [(p["pass_name"], p["before"], p["after"], human_seconds(p["seconds"])) for p in found["passes"]]
+    tables = [
+        (t["name"], f"{t['rows']:,}", t["embedding_dim"], t["dtype"], human_bytes(t["bytes"])) for t in found["tables"]
+    ]
+    kept = found["guards_kept_by_reason"]
+    return [
+        (
+            "ops: " + share,
+            ("op", "before", "after"),
+            [(o["op"], o["before"], o["after"]) for o in found["ops"]],
+            (1, 2),
+        ),
+        ("passes", ("pass", "nodes before", "after", "time"), passes, (1, 2, 3)),
+        (
+            f"columns: {found['num_columns']:,}",
+            ("columns", "structure"),
+            [(s["columns"], s["structure"]) for s in found["structures"]],
+            (0,),
+        ),
+        (
+            f"tables: {found['num_tables']:,}, {human_bytes(found['table_bytes'])}",
+            ("table", "rows", "embedding_dim", "dtype", "size"),
+            tables,
+            (1, 2, 4),
+        ),
+        (
+            f"guards removed: {found['guards_removed']:,}",
+            ("count", "proof"),
+            [(g["count"], g["reason"]) for g in found["guards_removed_by_proof"]],
+            (0,),
+        ),
+        (
+            f"guards kept: {found['guards_kept']:,}",
+            ("count", "reason"),
+            [(g["count"], g["reason"]) for g in kept],
+            (0,),
+        ),
+        (
+            "rewrites",
+            ("count", "pass", "op", "proof"),
+            [(r["count"], r["pass"], r["op"], r["reason"]) for r in found["rewrites"]],
+            (0,),
+        ),
+        (
+            "declined",
+            ("count", "pass", "op", "reason"),
+            [(r["count"], r["pass"], r["op"], r["reason"]) for r in found["declined"]],
+            (0,),
+        ),
+        (
+            f"dense rest: {found['dense_lines']:,} torch calls",
+            ("op", "value", "source"),
+            [(d["op"], d["output"], d["source"]) for d in found["dense"]],
+            (),
+        ),
+    ]
+
+
+def show(out: Console, found: dict[str, Any]) -> None:
+    """The report on a terminal: the first rows of each table."""
+    out.print(f"{found['model'] or 'a program'}, signature {found['signature'] or '-'}", markup=False)
+    out.print(f"{found['source_nodes']:,} source nodes")
+    for title, headers, rows, numbers in sections(found):
+        out.print("")
+        out.print(table(title, headers, rows[:SHOWN], numbers=numbers))
+        if len(rows) > SHOWN:
+            out.print(f"... and {len(rows) - SHOWN} more (--json or --html has all)")
+
+
+def report(found: dict[str, Any]) -> str:
+    """The report as HTML."""
+    model, signature = found["model"] or "a program", found["signature"] or "-"
+    lead = f"{model}, signature {signature}, {found['source_nodes']:,} source nodes"
+    parts = [
+        html.section(title, html.table(headers, rows, numbers)) for title, headers, rows, numbers in sections(found)
+    ]
+    return html.page("What Colonnade did", [html.paragraph(lead), *parts])
+
+
+def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
+    made = found["table"]
+    rows = [
+        ("source", f"{found['source']}  ({found['source_nodes']} source nodes)"),
+        *(("field", f"{f['name']}: {f['dtype']}[{', '.join(f['shape'])}]") for f in found["fields"]),
+        ("structure", found["structure"]),
+        ("ids", found["ids"] + ("  (proven to lie in the table)" if found["ids_proven"] else "")),
+        *(("filter", f) for f in found["filters"]),
+    ]
+    if found["weights"]:
+        rows.append(("weights", found["weights"]))
+    rows += [
+        ("constant", f"{c['op']}.{c['name']}: {c['length']} values, {', '.join(map(str, c['first']))} ...")
+        for c in found["constants"]
+    ]
+    if made is None:
+        rows.append(("table", "none: the value itself"))
+    else:
+        size = f"{made['rows']:,} x {made['embedding_dim']}, {human_bytes(made['bytes'])}"
+        rows.append(("table", f"{made['name']}  ({size})"))
+    empty = "zeros" if found["default_row"] is None else f"row {found['default_row']}"
+    rows.append(("pooling", f"{found['pooling']}; a row without elements: {empty}"))
+    rows += [("slot", f"{s['buffer']}[{s['offset']}:{s['offset'] + s['width']}]") for s in found["slots"]]
+    return rows
+
+
+def _decisions(found: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:
+    return [
+        (d["pass_name"], "did" if d["applied"] else "declined", d["op"], d["source"], d["reason"])
+        for d in found["decisions"]
+    ]
+
+
+HEADERS = ("pass", "", "op", "source node", "proof or reason")
+
+
+def show_column(out: Console, found: dict[str, Any]) -> None:
+    """One column on a terminal."""
+    out.print(table(f"column {found['name']}", ("", ""), _facts(found)))
+    out.print("")
+    out.print(table("decisions among its source nodes", HEADERS, _decisions(found)))
+
+
+def column_report(found: dict[str, Any]) -> str:
+    """One column as HTML."""
+    parts = [
+        html.table(("", ""), _facts(found)),
+        html.section("Decisions among its source nodes", html.table(HEADERS, _decisions(found))),
+    ]
+    return html.page(f"Column {found['name']}", parts)

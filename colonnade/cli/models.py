@@ -1,0 +1,80 @@
+"""An executable from what a user names: an artifact, or a SavedModel that is compiled on the spot."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from colonnade import artifact, compiler
+from colonnade.cli.common import Progress
+from colonnade.errors import OptionError
+from colonnade.executable import Executable
+from colonnade.ir.explanation import Explanation
+from colonnade.ir.program import Program, Weights
+
+
+def is_artifact(path: Path) -> bool:
+    """Whether the folder has a manifest."""
+    return (path / artifact.MANIFEST).is_file()
+
+
+def open_executable(
+    path: Path,
+    progress: Progress,
+    *,
+    target: str | None = None,
+    signature: str | None = None,
+    outputs: Sequence[str] | None = None,
+    tags: Sequence[str] | None = None,
+    id_policy: str = "error",
+    threads: int | None = None,
+    check: str = "fast",
+) -> Executable:
+    """Load an artifact, or compile a SavedModel. Errors: OptionError for options that an artifact has settled."""
+    if not is_artifact(path) and path.is_dir() and (path / "saved_model.pb").exists():
+        return compiler.compile(
+            path,
+            target or "cpu",
+            signature,
+            outputs=outputs,
+            tags=tags,
+            id_policy=id_policy,
+            threads=threads,
+            progress=progress,
+        )
+    settled = [name for name, value in (("--signature", signature), ("--outputs", outputs), ("--tags", tags)) if value]
+    if settled:
+        raise OptionError(
+            "an artifact has one signature and its outputs",
+            where=str(path),
+            got=", ".join(settled),
+            help="leave these out, or name the SavedModel itself",
+        )
+    progress(f"load {path}")
+    return compiler.load(path, target, check=check, threads=threads, id_policy=id_policy)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A program with what its compilation did."""
+
+    program: Program
+    weights: Weights
+    explanation: Explanation
+
+
+def open_program(
+    path: Path,
+    progress: Progress,
+    *,
+    signature: str | None = None,
+    outputs: Sequence[str] | None = None,
+    tags: Sequence[str] | None = None,
+) -> Opened:
+    """What `explain` needs: without compiling anything where the path is a model."""
+    if is_artifact(path):
+        executable = open_executable(path, progress, target="reference", signature=signature)
+        return Opened(executable.program, executable.weights, executable.explanation)
+    program, weights, explanation, _ = compiler.lower(path, signature, outputs=outputs, tags=tags, progress=progress)
+    return Opened(program, weights, explanation)

@@ -1,0 +1,24 @@
+"""`colonnade warmup`: compile the CPU engine for this machine, so that the first load does not."""
+
+from __future__ import annotations
+
+import time
+
+from colonnade.backends.cpu.cache import warm
+from colonnade.cli.common import Debug, Json, Progress, ShowProgress, human_seconds, print_json, verb
+from colonnade.config import settings
+
+
+@verb
+def warmup(json_: Json = False, progress: ShowProgress = False, debug: Debug = False) -> None:
+    """Compile the engine for this machine's CPU into the cache."""
+    began = time.perf_counter()
+    with Progress(progress) as say:
+        say("compile the engine")
+        warm()
+    seconds = time.perf_counter() - began
+    folder = settings().cache_dir
+    if json_:
+        print_json({"cache": str(folder), "seconds": seconds})
+    else:
+        print(f"the engine is ready in {folder} ({human_seconds(seconds)})")

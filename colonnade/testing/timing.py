@@ -1,0 +1,65 @@
+"""Calls timed side by side: alternating, after warm-up, with quantiles."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+Call = Callable[[], Any]
+
+WARM_UPS = 3
+LEAST_SECONDS = 2e-3
+"""A run repeats short calls until it lasts about this long, so that the clock and a scheduler's tick do not decide."""
+MOST_REPEATS = 100
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds a call: quantiles over `runs` runs of `repeats` calls each; `first` is the very first call."""
+
+    p20: float
+    p50: float
+    p80: float
+    best: float
+    first: float
+    runs: int
+    repeats: int
+
+
+def alternate(calls: Mapping[str, Call], runs: int) -> dict[str, Timing]:
+    """Time every call in turn, `runs` times: what disturbs the machine for a while disturbs all of them."""
+    first = {name: _seconds(call, 1) for name, call in calls.items()}
+    repeats = {name: _repeats(call) for name, call in calls.items()}
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        for _ in range(max(1, runs)):
+            for name, call in calls.items():
+                taken[name].append(_seconds(call, repeats[name]))
+    finally:
+        if was_on:
+            gc.enable()
+    return {name: _timing(values, first[name], repeats[name]) for name, values in taken.items()}
+
+
+def _seconds(call: Call, repeats: int) -> float:
+    began = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - began) / repeats
+
+
+def _repeats(call: Call) -> int:
+    last = min(_seconds(call, 1) for _ in range(WARM_UPS))
+    return max(1, min(MOST_REPEATS, round(LEAST_SECONDS / max(last, 1e-9))))
+
+
+def _timing(values: list[float], first: float, repeats: int) -> Timing:
+    p20, p50, p80 = (float(q) for q in np.quantile(values, (0.2, 0.5, 0.8)))
+    return Timing(p20, p50, p80, min(values), first, len(values), repeats)
