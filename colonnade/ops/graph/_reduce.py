@@ -99,7 +99,11 @@ class Reduction:
         x, axes = args
         if axes.facts.ints is None or not self.aten or not axes.facts.ints:
             return None
-        return Lowered(self.aten, (x.value, axes.facts.ints, self.keep_dims))
+        return Lowered(self.aten, (x.value, axes.facts.ints, self.keep_dims), self.aten_dtype(x.facts.dtype))
+
+    def aten_dtype(self, dtype: str) -> tuple[tuple[str, str], ...]:
+        """The dtype asked of aten, where it would answer in another one."""
+        return ()
 
 
 def reduced(shape: Shape, over: tuple[int, ...], keep: bool) -> Shape:

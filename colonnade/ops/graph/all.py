@@ -20,6 +20,7 @@ class All(Reduction, GraphOp):
     """`out = whether every x over axes is true`; true over nothing."""
 
     dtypes: ClassVar[frozenset[str]] = frozenset({"bool"})
+    aten: ClassVar[str] = "aten.all.dims"
     keep_dims: bool = False
 
     def on_range(self, x: tuple[int, int], counts: Sequence[Dim]) -> Range:

@@ -20,6 +20,7 @@ class Any(Reduction, GraphOp):
     """`out = whether some x over axes is true`; false over nothing."""
 
     dtypes: ClassVar[frozenset[str]] = frozenset({"bool"})
+    aten: ClassVar[str] = "aten.any.dims"
     keep_dims: bool = False
 
     def on_range(self, x: tuple[int, int], counts: Sequence[Dim]) -> Range:

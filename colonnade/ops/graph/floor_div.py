@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
-from colonnade.core import dims
+from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
 from colonnade.ops.graph._elementwise import Binary, Range, no_zero
-from colonnade.ops.op import GraphOp
+from colonnade.ops.op import GraphOp, Lowered, Operand
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,11 @@ class FloorDiv(Binary, GraphOp):
     def on_dim(self, a: Dim, b: Dim) -> Dim | None:
         """The same on known elements."""
         return dims.floor_divide(a, b) if isinstance(b, int) and b > 0 else None
+
+    def lower(self, *args: Operand) -> Lowered | None:
+        """aten.floor_divide, of integers; a float's quotient is rounded otherwise there."""
+        a, b = args
+        return Lowered("aten.floor_divide.default", (a.value, b.value)) if a.facts.dtype in facts.INTEGER else None
 
     def value(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """By torch."""

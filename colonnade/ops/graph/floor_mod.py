@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 
@@ -17,6 +18,8 @@ class FloorMod(Binary, GraphOp):
 
     Errors: GraphError where an integer divisor is 0.
     """
+
+    aten: ClassVar[str] = "aten.remainder.Tensor"
 
     def on_range(self, a: tuple[int, int], b: tuple[int, int]) -> Range:
         """From 0 to below a positive divisor, whatever the dividend."""

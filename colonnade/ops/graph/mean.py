@@ -8,12 +8,12 @@ from typing import ClassVar
 
 import torch
 
-from colonnade.core import dims
+from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
 from colonnade.errors import GraphError
 from colonnade.ops.graph._elementwise import Range
 from colonnade.ops.graph._reduce import Reduction
-from colonnade.ops.op import GraphOp
+from colonnade.ops.op import GraphOp, Lowered, Operand
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,11 @@ class Mean(Reduction, GraphOp):
     def on_range(self, x: tuple[int, int], counts: Sequence[Dim]) -> Range:
         """Unknown: the sum may wrap."""
         return None, None
+
+    def lower(self, *args: Operand) -> Lowered | None:
+        """aten.mean, of floats."""
+        x, axes = args
+        return super().lower(x, axes) if x.facts.dtype in facts.FLOATING else None
 
     def value(self, x: torch.Tensor, over: tuple[int, ...]) -> torch.Tensor:
         """By torch."""

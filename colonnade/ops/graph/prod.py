@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import torch
 
-from colonnade.core import dims
+from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
 from colonnade.ops.graph._elementwise import Range
 from colonnade.ops.graph._reduce import Reduction
-from colonnade.ops.op import GraphOp
+from colonnade.ops.op import GraphOp, Lowered, Operand
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,14 @@ class Prod(Reduction, GraphOp):
     def on_range(self, x: tuple[int, int], counts: Sequence[Dim]) -> Range:
         """Unknown: it may wrap."""
         return None, None
+
+    def lower(self, *args: Operand) -> Lowered | None:
+        """aten.prod over one axis."""
+        x, axes = args
+        if axes.facts.integer is None:
+            return None
+        dtype = (("dtype", x.facts.dtype),) if x.facts.dtype in facts.INTEGER else ()
+        return Lowered("aten.prod.dim_int", (x.value, axes.facts.integer, self.keep_dims), dtype)
 
     def value(self, x: torch.Tensor, over: tuple[int, ...]) -> torch.Tensor:
         """Axis by axis, by torch."""

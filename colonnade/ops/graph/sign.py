@@ -17,7 +17,6 @@ class Sign(Unary, GraphOp):
     """`out = -1, 0 or 1`; NaN stays NaN."""
 
     dtypes: ClassVar[frozenset[str]] = NUMBERS
-    aten: ClassVar[str] = ""
 
     def on_range(self, lo: int, hi: int) -> Range:
         """The signs of the bounds."""

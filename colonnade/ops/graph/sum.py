@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import torch
 
-from colonnade.core import dims
+from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
 from colonnade.ops.graph._elementwise import Range
 from colonnade.ops.graph._reduce import Reduction
@@ -31,6 +31,10 @@ class Sum(Reduction, GraphOp):
         """The bounds times the number of summands, where that is known."""
         count = dims.prod(counts)
         return (x[0] * count, x[1] * count) if isinstance(count, int) else (None, None)
+
+    def aten_dtype(self, dtype: str) -> tuple[tuple[str, str], ...]:
+        """Integers stay of their dtype."""
+        return (("dtype", dtype),) if dtype in facts.INTEGER else ()
 
     def value(self, x: torch.Tensor, over: tuple[int, ...]) -> torch.Tensor:
         """By torch."""

@@ -1,0 +1,119 @@
+"""Column ops by hand: what they answer, what they prove, what they refuse."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from colonnade.core.consts import Const
+from colonnade.errors import ShapeError
+from colonnade.ops.at_least import AtLeast
+from colonnade.ops.at_most import AtMost
+from colonnade.ops.bucketize import Bucketize
+from colonnade.ops.cast import Cast
+from colonnade.ops.hash_bytes import HashBytes
+from colonnade.ops.hash_decimal import HashDecimal
+from colonnade.ops.mod import Mod
+from colonnade.ops.not_equal import NotEqual
+from colonnade.ops.op import ColumnOp, ElementFacts
+from colonnade.ops.split import Split
+
+INF, NAN = float("inf"), float("nan")
+
+
+def texts(*values: bytes) -> Any:
+    made = np.empty(len(values), dtype=object)
+    made[:] = values
+    return made
+
+
+def bounds(*values: float) -> Const:
+    return Const(np.array(values, dtype=np.float32))
+
+
+CASES: list[tuple[ColumnOp, Any, list[Any]]] = [
+    (AtLeast(0), np.array([-1, 0, 2**62]), [False, True, True]),
+    (AtMost(9), np.array([-(2**63), 9, 10]), [True, True, False]),
+    (NotEqual(-1), np.array([-1, 0], np.int32), [False, True]),
+    (NotEqual(b""), texts(b"", b"a"), [False, True]),
+    (Bucketize(bounds(0, 10)), np.array([-INF, -0.0, 9.5, 10, INF, NAN], np.float32), [0, 1, 1, 2, 2, 2]),
+    (Bucketize(bounds()), np.array([1.0, NAN], np.float32), [0, 0]),
+    (Bucketize(bounds(1, 1, 2)), np.array([0.5, 1, 2], np.float32), [0, 2, 3]),
+    (Bucketize(bounds(0.1)), np.array([0.1, 0.2]), [0, 1]),
+    (Bucketize(bounds(2**24, 2**24 + 4)), np.array([2**24 - 1, 2**24 + 3]), [0, 2]),
+    (Bucketize(bounds(2.0**31)), np.array([2**31 - 1], np.int32), [1]),
+    (Bucketize(bounds(0), False), np.array([-1e-41], np.float32), [0]),
+    (Bucketize(bounds(0), True), np.array([-1e-41], np.float32), [1]),
+    (Bucketize(bounds(1e-40), True), np.array([0.0]), [1]),
+    (Bucketize(bounds(0), True), np.array([-1e-40, -1e-310]), [0, 1]),
+    (Cast("int32"), np.array([2**32 + 5, -1]), [5, -1]),
+    (Cast("int32"), np.array([NAN, 3e9, -1.9], np.float32), [-(2**31), -(2**31), -1]),
+    (Cast("int64"), np.array([NAN, 1e20, 1.9]), [-(2**63), -(2**63), 1]),
+    (Cast("float32"), np.array([2**24 + 1], np.int32), [2.0**24]),
+    (Mod(10), np.array([-1, 25]), [(2**64 - 1) % 10, 5]),
+    (HashBytes(), texts(b"", b"a"), [0x9AE16A3B2F90404F - 2**64, 12917804110809363939 - 2**64]),
+]
+
+
+@pytest.mark.parametrize(("op", "x", "want"), CASES, ids=lambda v: v.name if isinstance(v, ColumnOp) else "")
+def test_answers(op: ColumnOp, x: Any, want: list[Any]) -> None:
+    got = op.reference(x if x.dtype == object else torch.from_numpy(x))
+    assert got.tolist() == want
+
+
+def test_hash_decimal_is_the_hash_of_the_text() -> None:
+    numbers = [0, -5, 2**63 - 1, -(2**63)]
+    got = HashDecimal().reference(torch.tensor(numbers))
+    assert got.tolist() == HashBytes().reference(texts(*(str(n).encode() for n in numbers))).tolist()
+
+
+def test_split_keeps_empty_tokens() -> None:
+    tokens, counts = Split(b";").expand(texts(b"", b"a;;b", b";"))
+    assert list(tokens) == [b"", b"a", b"", b"b", b"", b""]
+    assert counts.tolist() == [1, 3, 2]
+
+
+REFUSED: list[tuple[ColumnOp, str]] = [
+    (AtLeast(0), "float32"),
+    (AtMost(0), "string"),
+    (NotEqual(0), "string"),
+    (NotEqual(b""), "int32"),
+    (NotEqual(0), "float32"),
+    (Bucketize(bounds(0)), "string"),
+    (Bucketize(bounds(2, 1)), "float32"),
+    (Bucketize(bounds(NAN)), "float32"),
+    (Bucketize(Const(np.array([1.0]))), "float32"),
+    (Cast("int32"), "string"),
+    (Cast("string"), "int32"),
+    (Mod(10), "int32"),
+    (Mod(0), "int64"),
+    (Mod(2**63), "int64"),
+    (HashBytes(), "int64"),
+    (HashDecimal(), "float32"),
+    (Split(b""), "string"),
+    (Split(b","), "int64"),
+]
+
+
+@pytest.mark.parametrize(("op", "dtype"), REFUSED, ids=lambda v: v if isinstance(v, str) else v.name)
+def test_refuses(op: ColumnOp, dtype: str) -> None:
+    with pytest.raises(ShapeError):
+        op.infer(ElementFacts(dtype))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_bounds_hold(seed: int) -> None:
+    r = random.Random(seed)
+    dtype = r.choice(["int32", "int64"])
+    lo, hi = sorted(r.choice([-(2**31), -7, -1, 0, 1, 9, 2**31 - 1]) for _ in range(2))
+    known = ElementFacts(dtype, lo, hi) if r.random() < 0.7 else ElementFacts(dtype)
+    x = torch.tensor([lo, hi, r.randint(lo, hi)], dtype=getattr(torch, dtype))
+    for op in (Cast(r.choice(["int32", "int64", "float32"])), Bucketize(bounds(-3, 0, 5)), HashDecimal(), AtLeast(0)):
+        made, got = op.infer(known), op.reference(x)
+        assert str(got.dtype).removeprefix("torch.") == made.dtype
+        assert made.lo is None or int(got.min()) >= made.lo
+        assert made.hi is None or int(got.max()) <= made.hi
