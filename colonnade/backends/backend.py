@@ -19,7 +19,9 @@ Array = npt.NDArray[Any]
 class Columns(Protocol):
     """The compiled columns of a program that share one batch symbol."""
 
-    layout: Layout
+    @property
+    def layout(self) -> Layout:
+        """The fields it reads, and their places."""
 
     def run(self, packed: Packed, out: Mapping[str, Array]) -> int:
         """Write every slot of every buffer; gives the number of ids that the policy `zero` replaced.

@@ -14,12 +14,15 @@ import numpy.typing as npt
 import sympy
 import torch.fx as fx
 
+from colonnade.core.consts import Const
 from colonnade.core.dims import Dim
 from colonnade.core.facts import Facts
 from colonnade.errors import GraphError
+from colonnade.ops.graph.constant import Constant
 from colonnade.ops.op import GraphOp
 
 Node = fx.Node
+WIDE = 64  # operands
 Array = npt.NDArray[Any]
 
 
@@ -38,6 +41,8 @@ class Graph:
         self.outputs: dict[str, Node] = {}
         self.renames: dict[sympy.Symbol, Dim] = {}
         self.checks: tuple[tuple[Dim, Dim, str], ...] = ()
+        self._constants: dict[Const, Node] = {}
+        self._pending: dict[Node, Node] = {}
         self._made = 0
         self._end: Node | None = None
 
@@ -45,6 +50,13 @@ class Graph:
     def add(self, op: GraphOp, *args: Node, source: str = "") -> Node:
         """Append the op applied to nodes."""
         return self._create(op, args, source)
+
+    def constant(self, value: Const, source: str = "") -> Node:
+        """The node of a constant; equal constants are one node."""
+        node = self._constants.get(value)
+        if node is None:
+            node = self._constants[value] = self._create(Constant(value), (), source)
+        return node
 
     def input(self, key: str, op: GraphOp, source: str = "") -> Node:
         """Append a placeholder that the caller feeds under `key`."""
@@ -94,20 +106,37 @@ class Graph:
 
     # -- rewriting ---------------------------------------------------------------------------------------------------
     def replace(self, old: Node, new: Node) -> None:
-        """Let every user of `old`, and every output, read `new` instead."""
-        old.replace_all_uses_with(new)
+        """Let every user of `old`, and every output, read `new` instead.
+
+        Facts: users of very many operands (a concat of a thousand columns) are changed by `flush`, all operands at
+        once:
+        fx walks every operand for each change. Until then they read the old value, which is equal.
+        """
+        wide = [user for user in old.users if len(user.args) > WIDE]
+        if wide:
+            self._pending[old] = new
+        old.replace_all_uses_with(new, delete_user_cb=lambda user: len(user.args) <= WIDE)
         for key, node in self.outputs.items():
             if node is old:
                 self.outputs[key] = new
 
+    def flush(self) -> None:
+        """Make the changes that `replace` put off."""
+        pending, self._pending = self._pending, {}
+        for user in {user for old in pending for user in old.users}:
+            user.args = tuple(_last(arg, pending) for arg in user.args)
+
     def prune(self) -> int:
         """Erase nodes that nothing reads; inputs stay. Gives the number erased."""
+        self.flush()
         kept = set(self.inputs.values())
         erased = 0
         for node in reversed(list(self.nodes())):
             if not node.users and node not in kept:
                 self.fx.erase_node(node)
                 erased += 1
+                if isinstance(node.target, Constant):
+                    self._constants.pop(node.target.value, None)
         return erased
 
     def histogram(self) -> dict[str, int]:
@@ -118,6 +147,12 @@ class Graph:
             if op is not None:
                 counts[op.name] = counts.get(op.name, 0) + 1
         return dict(sorted(counts.items()))
+
+
+def _last(arg: Any, pending: Mapping[Node, Node]) -> Any:
+    while arg in pending:
+        arg = pending[arg]
+    return arg
 
 
 def op_of(node: Node) -> GraphOp | None:

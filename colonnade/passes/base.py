@@ -138,6 +138,7 @@ class Rewrite(Pass):
             editor.record(node, True, result.proof)
             self._replace(editor.graph, node, result.value)
             changed += 1
+        editor.graph.flush()
         return changed
 
     def _replace(self, graph: Graph, node: Node, value: Node | tuple[Node, ...]) -> None:

@@ -4,7 +4,7 @@ Legend: B batch rows, E elements, D embedding_dim.
 
 An id outside its table is an error under the policy `error`. Under `zero` it stands for a vector of zeros, which still
 counts in the divisor of mean and sqrtn and as an element of its row (so that the row is not empty). Without pooling,
-the default row (or zeros) stands in the place of an element that a filter drops; a numeric column has 0 there.
+zeros stand in the place of an element that a filter drops.
 """
 
 from __future__ import annotations
@@ -92,7 +92,9 @@ class ReferenceColumns:
         elements = elements_of(column, {name: fields[name] for name in names}, num_rows)
         width = self.layout.places[names[0]].width
         if column.table is None:
-            return _spread(column, elements, elements.ids.float()[:, None], torch.zeros(1), width, num_rows), []
+            if column.filters or column.weights is not None:
+                raise GraphError("a numeric column has neither filters nor weights", where=f"column {column.name!r}")
+            return _spread(column, elements, elements.ids.float()[:, None], width, num_rows), []
         table = self.tables[column.table]
         ids_E = elements.ids.long()
         outside_E = (ids_E < 0) | (ids_E >= table.rows)
@@ -102,13 +104,12 @@ class ReferenceColumns:
         ]
         vectors_ED = self._rows(ids_E.masked_fill(outside_E, 0), table)
         vectors_ED[outside_E] = 0.0
-        blank_D = torch.zeros(table.embedding_dim)
-        if column.default_row is not None:
-            blank_D = self._rows(torch.tensor([column.default_row]), table)[0]
         if column.pooling == "none":
-            return _spread(column, elements, vectors_ED, blank_D, width, num_rows), bad
+            return _spread(column, elements, vectors_ED, width, num_rows), bad
         pooled_BD = pool(vectors_ED, elements.rows, elements.weights, column.pooling, num_rows)
-        pooled_BD[torch.bincount(elements.rows, minlength=num_rows) == 0] = blank_D
+        if column.default_row is not None:
+            is_empty_B = torch.bincount(elements.rows, minlength=num_rows) == 0
+            pooled_BD[is_empty_B] = self._rows(torch.tensor([column.default_row]), table)
         return pooled_BD, bad
 
     def _rows(self, ids_E: torch.Tensor, table: Table) -> torch.Tensor:
@@ -121,15 +122,15 @@ class ReferenceColumns:
         return torch.from_numpy(rows.astype(np.float32, copy=False))
 
 
-def _spread(
-    column: Column, elements: Elements, values_ED: torch.Tensor, blank_D: torch.Tensor, width: int, num_rows: int
-) -> torch.Tensor:
-    """Element k of a row at `k * D`; `blank_D` in the place of a dropped element."""
-    if column.weights is not None or any(isinstance(e, Apply) and isinstance(e.op, ExpandOp) for e in walk(column.ids)):
-        raise GraphError("a column that is not pooled has neither split nor weights", where=f"column {column.name!r}")
-    out_BWD = blank_D.repeat(num_rows, width, 1)
+def _spread(column: Column, elements: Elements, values_ED: torch.Tensor, width: int, num_rows: int) -> torch.Tensor:
+    """Element k of a row, times its weight, at `k * D`; zeros in the place of a dropped element."""
+    if any(isinstance(e, Apply) and isinstance(e.op, ExpandOp) for e in walk(column.ids)):
+        raise GraphError("an expanded column needs a pooling", where=f"column {column.name!r}", got=column.pooling)
+    if elements.weights is not None:
+        values_ED = values_ED * elements.weights[:, None]
+    out_BWD = torch.zeros(num_rows, width, values_ED.shape[1])
     out_BWD[elements.rows, elements.positions] = values_ED
-    return out_BWD.reshape(num_rows, width * len(blank_D))
+    return out_BWD.reshape(num_rows, width * values_ED.shape[1])
 
 
 def _fields(packed: Packed, layout: Layout) -> dict[str, Value]:

@@ -189,6 +189,8 @@ class _Importer:
 
     def add(self, op: GraphOp, *args: Node, source: Source) -> Node:
         """Append an op."""
+        if isinstance(op, Constant):
+            return self.graph.constant(op.value, source.name)
         return self.graph.add(op, *args, source=source.name)
 
     def variable(self, source: Source) -> Node:

@@ -1,0 +1,303 @@
+"""From columns to descriptors: the words that the engine reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.backends.cpu import words as w
+from colonnade.backends.cpu.intrinsics import LANES
+from colonnade.backends.cpu.tiles.registry import FILTERS, Memory, Step, encode, lower
+from colonnade.core.batch import Layout
+from colonnade.core.expr import Apply, Expr, Field, walk
+from colonnade.errors import GraphError, ShapeError
+from colonnade.ir.column import Column
+from colonnade.ir.program import Program, Weights
+from colonnade.ops.cast import Cast
+from colonnade.ops.op import ElementFacts, ExpandOp, FilterOp
+from colonnade.ops.split import Split
+
+Array = npt.NDArray[Any]
+Words = npt.NDArray[np.int64]
+
+POOLINGS = {"sum": w.POOL_SUM, "mean": w.POOL_MEAN, "sqrtn": w.POOL_SQRTN, "max": w.POOL_MAX, "none": w.POOL_NONE}
+ITEM_BYTES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "string": 8}
+LOADS = {"int32": w.LOAD_INT32, "string": w.LOAD_STRING}
+VALUES = {"float32": w.VALUE_F32, "float64": w.VALUE_F64, "int32": w.VALUE_INT, "int64": w.VALUE_INT}
+FAR_BYTES = 1 << 20
+"""From this size on a table's rows are prefetched: it does not stay in a core's own cache."""
+BLOCK_COLUMNS = {w.SINGLE: 32, w.POOLED: 4, w.NUMERIC: 32, w.SPREAD: 4}
+"""Columns of one block, by kind."""
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The columns of one program as words.
+
+    blocks: `[blocks, 4]`.   outputs: the buffers' names, in the order of the call's context.
+    columns, bounds: each column and its table's rows, by the number in its descriptor.
+    work: cost of one batch row.   streams: whether slots are aligned for stores past the caches.
+    Units: `work` in nanoseconds, roughly.
+    """
+
+    blocks: Words
+    outputs: tuple[str, ...]
+    columns: tuple[Column, ...]
+    bounds: tuple[int, ...]
+    work: float
+    streams: bool
+    memory: Memory
+    tables: tuple[Array, ...]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A field's place, what is done to its elements, and the facts of the result."""
+
+    field: str
+    split: bytes
+    steps: tuple[Step, ...]
+    facts: ElementFacts
+
+
+def chain_of(expr: Expr, layout: Layout, memory: Memory) -> Chain:
+    """The chain that an expression says. Errors: GraphError where it is none that the engine can run."""
+    nodes = list(walk(expr))
+    source = nodes[0]
+    if not isinstance(source, Field) or any(isinstance(n, Apply) and len(n.args) != 1 for n in nodes):
+        raise GraphError("the cpu backend runs chains of ops on one field", got=repr(expr))
+    facts = ElementFacts(layout.places[source.name].dtype)
+    split, steps = b"", []
+    for at, node in enumerate(nodes[1:]):
+        assert isinstance(node, Apply)
+        if isinstance(node.op, ExpandOp):
+            if at > 0 or not isinstance(node.op, Split):
+                raise GraphError("the cpu backend splits a field, and no result", got=repr(expr))
+            split = node.op.separator
+        else:
+            steps += lower(node.op, facts.dtype, memory)
+        facts = node.op.infer(facts)
+    return Chain(source.name, split, tuple(steps), facts)
+
+
+def lower_columns(
+    columns: Sequence[Column], program: Program, weights: Weights, layout: Layout, tiles: Mapping[str, int]
+) -> Lowered:
+    """The words of columns, given the tiles' addresses. Errors: GraphError naming a column the engine cannot run."""
+    kept = [c for c in columns if c.slots]
+    memory = Memory()
+    outputs = tuple(dict.fromkeys(s.output for c in kept for s in c.slots))
+    widest = max([1, *(t.embedding_dim for t in program.tables)])
+    builder = _Builder(program, weights, layout, memory, outputs, tiles)
+    builder.zeros = memory.add(np.zeros(widest, np.float32))
+    made = [builder.column(number, c) for number, c in enumerate(kept)]
+    order = sorted(range(len(made)), key=lambda i: (*made[i].group, i))
+    rows = np.zeros((len(made) + 1, w.DESCRIPTOR_BYTES // 8), np.int64)
+    for at, i in enumerate(order):
+        rows[at] = made[i].words
+    memory_rows = memory.hold(rows)
+    return Lowered(
+        blocks=_blocks([made[i].group for i in order], memory_rows),
+        outputs=outputs,
+        columns=tuple(kept),
+        bounds=tuple(m.bound for m in made),
+        work=sum(m.work for m in made),
+        streams=all(m.streams for m in made),
+        memory=memory,
+        tables=tuple(builder.tables.values()),
+    )
+
+
+def _blocks(groups: list[tuple[int, ...]], first: int) -> Words:
+    """Runs of columns of one group, cut to the size of a block."""
+    rows, at = [], 0
+    while at < len(groups):
+        kind = groups[at][0]
+        end = at
+        while end < len(groups) and groups[end] == groups[at] and end - at < BLOCK_COLUMNS[kind]:
+            end += 1
+        rows.append((kind, first + w.DESCRIPTOR_BYTES * at, end - at, 0))
+        at = end
+    return np.array(rows, np.int64).reshape(-1, w.BLOCK_BYTES // 8)
+
+
+@dataclass(frozen=True)
+class Made:
+    """One column's words. group: columns of equal groups may share a block; its kind comes first."""
+
+    words: Words
+    group: tuple[int, ...]
+    bound: int
+    work: float
+    streams: bool
+
+
+class _Builder:
+    """Makes descriptors; keeps the tables they point to."""
+
+    def __init__(
+        self,
+        program: Program,
+        weights: Weights,
+        layout: Layout,
+        memory: Memory,
+        outputs: tuple[str, ...],
+        tiles: Mapping[str, int],
+    ) -> None:
+        self.program = {t.name: t for t in program.tables}
+        self.weights = weights
+        self.layout = layout
+        self.memory = memory
+        self.outputs = outputs
+        self.tiles = tiles
+        self.zeros = 0
+        self.tables: dict[str, Array] = {}
+
+    def column(self, number: int, column: Column) -> Made:
+        """The descriptor of a column."""
+        row = np.zeros(w.DESCRIPTOR_BYTES // 8, np.int64)
+        ids = chain_of(column.ids, self.layout, self.memory)
+        width = self.layout.places[ids.field].width
+        self.chain(row, ids)
+        row[w.WIDTH // 8] = width
+        row[w.NUMBER // 8] = number
+        row[w.FILTERS // 8], row[w.FIRST_FILTER // 8] = self.filters(column, ids, width)
+        row[w.WEIGHTS // 8] = self.factor(column, ids, width)
+        row[w.POOLING // 8] = POOLINGS[column.pooling]
+        row[w.ZERO // 8] = row[w.EMPTY // 8] = self.zeros
+        if ids.split:
+            row[w.SEPARATOR // 8] = self.memory.add(np.frombuffer(ids.split, np.uint8))
+            row[w.SEPARATOR_WIDTH // 8] = len(ids.split)
+        kind, wide = self.kind(row, column, ids)
+        self.slots(row, column, wide)
+        dim = int(row[w.DIM // 8])
+        group = (kind, int(row[w.BUFFER // 8]), dim) if kind == w.SINGLE else (kind, 0, 0)
+        bound = self.program[column.table].rows if column.table is not None else 0
+        aligned = kind != w.SINGLE or dim % LANES != 0 or int(row[w.OFFSET // 8]) % (4 * LANES) == 0
+        return Made(row, group, bound, _cost(ids, width, dim), aligned)
+
+    def kind(self, row: Words, column: Column, ids: Chain) -> tuple[int, int]:
+        """The kind of a column, and how wide its slots are; writes the words of its table."""
+        width = int(row[w.WIDTH // 8])
+        if column.table is None:
+            if ids.split or ids.facts.dtype not in VALUES or column.weights is not None or column.filters:
+                raise GraphError("a column without a table is one number an element", where=column.name)
+            row[w.VALUE // 8] = VALUES[ids.facts.dtype]
+            return w.NUMERIC, width
+        dim = self.table(row, column, ids)
+        if column.pooling == "none":
+            if ids.split:
+                raise GraphError("an expanded column needs a pooling", where=column.name, got="none")
+            row[w.EMPTY // 8] = self.zeros
+            return (w.SINGLE, dim) if width == 1 and not row[w.WEIGHTS // 8] else (w.SPREAD, dim * width)
+        single = width == 1 and not ids.split and not row[w.WEIGHTS // 8]
+        return (w.SINGLE if single else w.POOLED), dim
+
+    def table(self, row: Words, column: Column, ids: Chain) -> int:
+        """Write the words of a column's table; gives its embedding_dim."""
+        assert column.table is not None
+        table = self.program[column.table]
+        if ids.facts.dtype not in ("int32", "int64"):
+            raise GraphError("ids are integers", where=column.name, got=ids.facts.dtype)
+        array = self.tables.get(table.name)
+        if array is None:
+            array = self.tables[table.name] = _readable(self.weights.tables[table.name], table.name)
+        if array.shape != (table.rows, table.embedding_dim):
+            raise ShapeError(
+                "a table's weights have another shape", where=table.name, got=str(array.shape),
+                want=f"({table.rows}, {table.embedding_dim})",
+            )  # fmt: skip
+        stride = array.strides[0] if table.rows > 1 else 4 * table.embedding_dim
+        address = int(array.__array_interface__["data"][0])
+        lo, hi = ids.facts.lo, ids.facts.hi
+        proven = column.ids_proven or (lo is not None and lo >= 0 and hi is not None and hi < table.rows)
+        row[w.TABLE // 8] = address
+        row[w.ROWS // 8] = w.UNCHECKED if proven else table.rows
+        row[w.ROW_BYTES // 8] = stride
+        row[w.DIM // 8] = table.embedding_dim
+        row[w.FAR // 8] = int(table.rows * stride >= FAR_BYTES)
+        if column.default_row is not None:
+            if not 0 <= column.default_row < table.rows:
+                raise GraphError("a default row outside the table", where=column.name, got=str(column.default_row))
+            row[w.EMPTY // 8] = address + stride * column.default_row
+        return table.embedding_dim
+
+    def slots(self, row: Words, column: Column, width: int) -> None:
+        """Write the words of a column's slots."""
+        places = []
+        for slot in column.slots:
+            if slot.width != width:
+                raise ShapeError("a slot of another width", where=column.name, got=str(slot.width), want=str(width))
+            places.append((w.OUTPUTS + 16 * self.outputs.index(slot.output), 4 * slot.offset))
+        row[w.BUFFER // 8], row[w.OFFSET // 8] = places[0]
+        if places[1:]:
+            row[w.COPIES // 8] = len(places) - 1
+            row[w.FIRST_COPY // 8] = self.memory.add(np.array(places[1:], np.int64))
+
+    def chain(self, row: Words, chain: Chain) -> None:
+        """Write the words of a chain."""
+        place = self.layout.places[chain.field]
+        row[w.BASE // 8] = w.SOURCES + 8 * w.DTYPES.index(place.dtype)
+        row[w.START // 8] = place.start
+        row[w.ITEM // 8] = ITEM_BYTES[place.dtype]
+        row[w.LOAD // 8] = LOADS.get(place.dtype, w.LOAD_DIRECT)
+        row[w.STEPS // 8] = len(chain.steps)
+        row[w.FIRST_STEP // 8] = encode(chain.steps, self.tiles, self.memory)
+
+    def filters(self, column: Column, ids: Chain, width: int) -> tuple[int, int]:
+        """Number and address of a column's filters, those left out that can drop nothing."""
+        rows = []
+        for expr in column.filters:
+            chain = chain_of(expr, self.layout, self.memory)
+            if not isinstance(expr, Apply) or not isinstance(expr.op, FilterOp):
+                raise GraphError("a column's filter is no predicate", where=column.name, got=repr(expr))
+            if chain.split and (chain.split, chain.field) != (ids.split, ids.field):
+                raise GraphError("a filter looks at other tokens than the ids", where=column.name, got=repr(expr))
+            self.same_width(column, chain, width)
+            if not chain.steps or chain.steps[-1].tile not in FILTERS:
+                continue
+            row = np.zeros(w.CHAIN_BYTES // 8, np.int64)
+            self.chain(row, chain)
+            row[w.ON_TOKENS // 8] = int(bool(chain.split))
+            rows.append(row)
+        return (len(rows), self.memory.add(np.stack(rows))) if rows else (0, 0)
+
+    def factor(self, column: Column, ids: Chain, width: int) -> int:
+        """Address of the chain of a column's weights, or 0."""
+        if column.weights is None:
+            return 0
+        chain = chain_of(column.weights, self.layout, self.memory)
+        if chain.split or chain.facts.dtype not in VALUES:
+            raise GraphError(
+                "weights are numbers, one for each element of a field", where=column.name, got=repr(column.weights)
+            )
+        self.same_width(column, chain, width)
+        if chain.facts.dtype != "float32":
+            chain = chain_of(Apply(Cast("float32"), column.weights), self.layout, self.memory)
+        row = np.zeros(w.CHAIN_BYTES // 8, np.int64)
+        self.chain(row, chain)
+        return self.memory.add(row)
+
+    def same_width(self, column: Column, chain: Chain, width: int) -> None:
+        """Errors: ShapeError where a field beside the ids has another number of elements a row."""
+        other = self.layout.places[chain.field].width
+        if other != width:
+            raise ShapeError("fields of one column differ in width", where=column.name, got=str(other), want=str(width))
+
+
+def _readable(array: Array, name: str) -> Array:
+    """The same rows, each contiguous. Facts: an unaligned view stays what it is."""
+    if array.dtype != np.float32:
+        raise GraphError("the cpu backend reads float32 tables", where=name, got=str(array.dtype), want="float32")
+    contiguous = array.ndim == 2 and (array.shape[1] <= 1 or array.strides[1] == 4)
+    return array if contiguous else np.ascontiguousarray(array)
+
+
+def _cost(ids: Chain, width: int, dim: int) -> float:
+    """What one batch row of a column costs, roughly. Units: nanoseconds."""
+    lookups = width * (8 if ids.split else 1)
+    return 2 + lookups * (2 + dim / 8 + 10 * any(s.tile.startswith("hash") for s in ids.steps))

@@ -1,0 +1,56 @@
+"""The engine: runs all columns of a program, block by block, in one call.
+
+Legend: `call` is the address of a call's context, `d` of a column's descriptor, `s` of a worker's scratch memory.
+"""
+
+from __future__ import annotations
+
+from colonnade.backends.cpu import words as w
+from colonnade.backends.cpu.intrinsics import atomic_add, kernel, load_i64, scratch
+from colonnade.backends.cpu.lookups import copy_slots, slot_of
+from colonnade.backends.cpu.rows import copy_row
+from colonnade.backends.cpu.scratch import SCRATCH_BYTES
+from colonnade.backends.cpu.units import run_numeric, run_pooled, run_single, run_split, run_spread
+
+_memory = scratch(SCRATCH_BYTES)
+
+
+@kernel
+def _column(call: int, kind: int, d: int, s: int, begin: int, end: int) -> None:
+    values = load_i64(d + w.DIM)
+    if kind == w.NUMERIC:
+        values = load_i64(d + w.WIDTH)
+        run_numeric(call, d, s, begin, end)
+    elif kind == w.SPREAD:
+        values *= load_i64(d + w.WIDTH)
+        run_spread(call, d, s, begin, end)
+    elif load_i64(d + w.WIDTH) == 0:
+        for row in range(begin, end):
+            copy_row(load_i64(d + w.EMPTY), slot_of(call, d, row), values)
+    elif load_i64(d + w.SEPARATOR_WIDTH) > 0:
+        run_split(call, d, s, begin, end)
+    else:
+        run_pooled(call, d, s, begin, end)
+    copy_slots(call, d, begin, end, values)
+
+
+@kernel
+def work(call: int) -> int:
+    """Claim and run items of a call until none is left: a caller and its helpers run this at the same time."""
+    s = _memory()
+    items, chunks, rows = load_i64(call + w.ITEMS), load_i64(call + w.CHUNKS), load_i64(call + w.CHUNK_ROWS)
+    batch = load_i64(call + w.BATCH)
+    while True:
+        item = atomic_add(call + w.NEXT, 1)
+        if item >= items:
+            return 0
+        number = item // chunks
+        block = load_i64(call + w.BLOCKS) + w.BLOCK_BYTES * number
+        begin = (item - number * chunks) * rows
+        end = min(begin + rows, batch)
+        kind = load_i64(block + w.KIND)
+        if kind == w.SINGLE:
+            run_single(call, block, s, begin, end)
+        else:
+            for c in range(load_i64(block + w.COUNT)):
+                _column(call, kind, load_i64(block + w.COLUMN) + w.DESCRIPTOR_BYTES * c, s, begin, end)

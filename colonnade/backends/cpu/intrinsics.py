@@ -1,0 +1,315 @@
+"""Raw memory, SIMD values, scratch memory, atomics and system calls for numba, in portable LLVM IR.
+
+Legend: an address is an int64. Loads and stores assume no alignment unless they say so.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from llvmlite import ir
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic as _intrinsic
+from numba.extending import models, register_model
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+F32, F64 = ir.FloatType(), ir.DoubleType()
+I1, I8, I16, I32, I64, I128 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64, 128))
+POINTER = ir.PointerType()
+LANES = 8
+
+
+def kernel(function: F) -> F:
+    """Compile with numba when an entry point needs it: no GIL, C division, no bounds checks."""
+    return cast(F, njit(nogil=True, error_model="numpy", boundscheck=False)(function))
+
+
+def intrinsic(function: F) -> F:
+    """A function whose LLVM IR we write."""
+    return cast(F, _intrinsic(function))
+
+
+def _load(llvm: ir.Type, numba_type: types.Type) -> Any:
+    @intrinsic
+    def load(typing: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.load(builder.inttoptr(args[0], POINTER), typ=llvm, align=1)
+
+        return numba_type(types.int64), generate
+
+    return load
+
+
+def _store(llvm: ir.Type, numba_type: types.Type) -> Any:
+    @intrinsic
+    def store(typing: Any, address: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            builder.store(args[1], builder.inttoptr(args[0], POINTER), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, numba_type), generate
+
+    return store
+
+
+load_u8, store_u8 = _load(I8, types.uint8), _store(I8, types.uint8)
+load_i32, store_i32 = _load(I32, types.int32), _store(I32, types.int32)
+load_u32 = _load(I32, types.uint32)
+load_i64, store_i64 = _load(I64, types.int64), _store(I64, types.int64)
+load_u64, store_u64 = _load(I64, types.uint64), _store(I64, types.uint64)
+load_f32, store_f32 = _load(F32, types.float32), _store(F32, types.float32)
+load_f64, store_f64 = _load(F64, types.float64), _store(F64, types.float64)
+
+
+class _Lanes(types.Type):  # type: ignore[misc]
+    """A numba value of eight float32 lanes."""
+
+    def __init__(self) -> None:
+        super().__init__(name=f"lanes{LANES}f32")
+
+
+LANES_TYPE = _Lanes()
+VECTOR = ir.VectorType(F32, LANES)
+
+
+@register_model(_Lanes)
+class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+    def __init__(self, manager: Any, fe_type: Any) -> None:
+        super().__init__(manager, fe_type, VECTOR)
+
+
+load_lanes, store_lanes = _load(VECTOR, LANES_TYPE), _store(VECTOR, LANES_TYPE)
+
+
+@intrinsic
+def stream_lanes(typing: Any, address: Any, value: Any) -> Any:
+    """Store past the caches. Facts: the address is a multiple of 32."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        done = builder.store(args[1], builder.inttoptr(args[0], POINTER), align=4 * LANES)
+        done.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
+        return context.get_dummy_value()
+
+    return types.void(types.int64, LANES_TYPE), generate
+
+
+def _splat(builder: Any, value: Any, vector: ir.VectorType) -> Any:
+    undefined = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(I32, 0))
+    zeros = ir.Constant(ir.VectorType(I32, vector.count), [0] * vector.count)
+    return builder.shuffle_vector(first, undefined, zeros)
+
+
+@intrinsic
+def lanes(typing: Any, value: Any) -> Any:
+    """The value in every lane."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _splat(builder, args[0], VECTOR)
+
+    return LANES_TYPE(types.float32), generate
+
+
+def _lanewise(name: str) -> Any:
+    @intrinsic
+    def operate(typing: Any, a: Any, b: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, name)(args[0], args[1])
+
+        return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
+
+    return operate
+
+
+add_lanes, mul_lanes, div_lanes = _lanewise("fadd"), _lanewise("fmul"), _lanewise("fdiv")
+
+
+@intrinsic
+def max_lanes(typing: Any, a: Any, b: Any) -> Any:
+    """`b` in lanes where b > a or b is NaN, else `a`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        a, b = args
+        larger = builder.or_(builder.fcmp_ordered(">", b, a), builder.fcmp_unordered("uno", b, b))
+        return builder.select(larger, b, a)
+
+    return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
+
+
+def _count_at_most(element: ir.Type, numba_type: types.Type) -> Any:
+    @intrinsic
+    def count(typing: Any, address: Any, x: Any) -> Any:
+        """How many of the 16 numbers at the address (a multiple of 64) are <= x; NaN compares false."""
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            vector = ir.VectorType(element, LANES)
+            total = None
+            for half in (1, 0):
+                at = builder.add(args[0], ir.Constant(I64, half * LANES * (4 if element is F32 else 8)))
+                bounds = builder.load(builder.inttoptr(at, POINTER), typ=vector, align=32)
+                hits = builder.fcmp_ordered("<=", bounds, _splat(builder, args[1], vector))
+                bits = builder.zext(builder.bitcast(hits, I8), I32)
+                total = bits if total is None else builder.or_(builder.shl(total, ir.Constant(I32, LANES)), bits)
+            return builder.zext(builder.ctpop(total), I64)
+
+        return types.int64(types.int64, numba_type), generate
+
+    return count
+
+
+count_at_most_f32 = _count_at_most(F32, types.float32)
+count_at_most_f64 = _count_at_most(F64, types.float64)
+
+
+def scratch(size: int) -> Any:
+    """A numba function that gives the address of `size` bytes on the caller's stack, a multiple of 64."""
+
+    @intrinsic
+    def allocate(typing: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            with builder.goto_entry_block():
+                memory = builder.alloca(ir.ArrayType(I8, size))
+                memory.align = 64
+            return builder.ptrtoint(memory, I64)
+
+        return types.int64(), generate
+
+    return allocate
+
+
+@intrinsic
+def high_product(typing: Any, a: Any, b: Any) -> Any:
+    """The upper 64 bits of the 128-bit product of two uint64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        wide = builder.mul(builder.zext(args[0], I128), builder.zext(args[1], I128))
+        return builder.trunc(builder.lshr(wide, ir.Constant(I128, 64)), I64)
+
+    return types.uint64(types.uint64, types.uint64), generate
+
+
+@intrinsic
+def prefetch(typing: Any, address: Any) -> Any:
+    """Hint that the cache line at the address will be read."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
+        hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+        builder.call(hint, [builder.inttoptr(args[0], POINTER), *(ir.Constant(I32, k) for k in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+def _atomic(operation: str) -> Any:
+    @intrinsic
+    def update(typing: Any, address: Any, value: Any) -> Any:
+        """The old value at the address (a multiple of 8), replaced by the new one."""
+
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.atomic_rmw(operation, builder.inttoptr(args[0], POINTER), args[1], "seq_cst")
+
+        return types.int64(types.int64, types.int64), generate
+
+    return update
+
+
+atomic_add, atomic_swap = _atomic("add"), _atomic("xchg")
+
+
+@intrinsic
+def atomic_replace(typing: Any, address: Any, old: Any, new: Any) -> Any:
+    """Whether the value at the address was `old` and became `new`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        result = builder.cmpxchg(builder.inttoptr(args[0], POINTER), args[1], args[2], "seq_cst", "seq_cst")
+        return builder.extract_value(result, 1)
+
+    return types.boolean(types.int64, types.int64, types.int64), generate
+
+
+@intrinsic
+def atomic_load(typing: Any, address: Any) -> Any:
+    """The value at the address (a multiple of 8)."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.load_atomic(builder.inttoptr(args[0], POINTER), "seq_cst", 8, typ=I64)
+
+    return types.int64(types.int64), generate
+
+
+@intrinsic
+def pause(typing: Any) -> Any:
+    """Tell the CPU that this is a spin loop."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if platform.machine() in ("x86_64", "AMD64"):
+            name, kinds, operands = "llvm.x86.sse2.pause", [], []
+        else:
+            name, kinds, operands = "llvm.aarch64.hint", [I32], [ir.Constant(I32, 1)]
+        hint = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), kinds), name)
+        builder.call(hint, operands)
+        return context.get_dummy_value()
+
+    return types.void(), generate
+
+
+@intrinsic
+def system_call(typing: Any, number: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+    """libc's `syscall` with four operands."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(I64, [I64], var_arg=True)
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, "syscall"), list(args))
+
+    return types.int64(*[types.int64] * 5), generate
+
+
+@intrinsic
+def call_worker(typing: Any, function: Any, operand: Any) -> Any:
+    """Call the C function `int64 f(int64)` at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.call(_callee(builder, args[0], ir.FunctionType(I64, [I64])), args[1:])
+
+    return types.int64(types.int64, types.int64), generate
+
+
+@intrinsic
+def call_tile(typing: Any, function: Any, step: Any, source: Any, n: Any, target: Any) -> Any:
+    """Call the C function `void f(int64, int64, int64, int64)` at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        builder.call(_callee(builder, args[0], ir.FunctionType(ir.VoidType(), [I64] * 4)), args[1:])
+        return context.get_dummy_value()
+
+    return types.void(*[types.int64] * 5), generate
+
+
+@intrinsic
+def call_five(typing: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+    """Call the C function `int64 f(int64, int64, int64, int64, int64)` at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.call(_callee(builder, args[0], ir.FunctionType(I64, [I64] * 5)), args[1:])
+
+    return types.int64(*[types.int64] * 6), generate
+
+
+@intrinsic
+def call_six(typing: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
+    """Call the C function `int64 f(int64, int64, int64, int64, int64, int64)` at an address."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.call(_callee(builder, args[0], ir.FunctionType(I64, [I64] * 6)), args[1:])
+
+    return types.int64(*[types.int64] * 7), generate
+
+
+def _callee(builder: Any, address: Any, kind: ir.FunctionType) -> Any:
+    # llvmlite knows a callee by the type of its pointer.
+    return builder.inttoptr(address, kind.as_pointer())

@@ -1,0 +1,177 @@
+"""Copying and pooling table rows, in TensorFlow's order of summation.
+
+Legend: `rows` is the address of `n` row addresses, `out` of `dim` float32 values.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from colonnade.backends.cpu.intrinsics import (
+    LANES,
+    add_lanes,
+    div_lanes,
+    kernel,
+    lanes,
+    load_f32,
+    load_i64,
+    load_lanes,
+    max_lanes,
+    mul_lanes,
+    store_f32,
+    store_lanes,
+    stream_lanes,
+)
+
+ONE, ZERO = np.float32(1), np.float32(0)
+GROUP = 8
+PLAIN, TIMES, OVER = range(3)
+"""What is done to a finished sum: nothing, a multiplication, a division."""
+
+
+@kernel
+def copy_row(row: int, out: int, dim: int) -> None:
+    """`out = row`, bit by bit."""
+    k = 0
+    while k + LANES <= dim:
+        store_lanes(out + 4 * k, load_lanes(row + 4 * k))
+        k += LANES
+    while k < dim:
+        store_f32(out + 4 * k, load_f32(row + 4 * k))
+        k += 1
+
+
+@kernel
+def scale_row(row: int, out: int, dim: int, factor: np.float32) -> None:
+    """`out = factor * row`."""
+    for k in range(dim):
+        store_f32(out + 4 * k, load_f32(row + 4 * k) * factor)
+
+
+@kernel
+def stream_row(row: int, out: int, dim: int) -> None:
+    """`out = row`, past the caches. Facts: `dim` is a multiple of 8 and `out` of 32."""
+    for k in range(0, dim, LANES):
+        stream_lanes(out + 4 * k, load_lanes(row + 4 * k))
+
+
+@kernel
+def leading(n: int) -> int:
+    """How many rows are summed one by one before groups of eight begin.
+
+    Source: TensorFlow's SparseSegmentReduction (CPU): up to nine rows at once, else n % 8 with 8 for 0 and 9 for 1.
+    """
+    if n < 10:
+        return n
+    rest = n % GROUP
+    return rest + GROUP if rest < 2 else rest
+
+
+@kernel
+def _scaled(total: np.float32, how: int, factor: np.float32) -> np.float32:
+    if how == TIMES:
+        return total * factor
+    return total / factor if how == OVER else total
+
+
+@kernel
+def scale(out: int, dim: int, how: int, factor: np.float32) -> None:
+    """Scale a finished sum."""
+    if how != PLAIN:
+        for k in range(dim):
+            store_f32(out + 4 * k, _scaled(load_f32(out + 4 * k), how, factor))
+
+
+@kernel
+def add_rows(rows: int, n: int, lead: int, out: int, dim: int, how: int, factor: np.float32) -> None:
+    """`out (+)= rows`: first `lead` rows one by one, which start the sum, then sums of eight; then scaled.
+
+    Facts: `lead` 0 goes on with the sum that lies in `out`; n - lead is a multiple of 8.
+    """
+    k = 0
+    while k + LANES <= dim:
+        total = load_lanes(out + 4 * k) if lead == 0 else load_lanes(load_i64(rows) + 4 * k)
+        for i in range(1, lead):
+            total = add_lanes(total, load_lanes(load_i64(rows + 8 * i) + 4 * k))
+        for i in range(lead, n, GROUP):
+            part = load_lanes(load_i64(rows + 8 * i) + 4 * k)
+            for j in range(i + 1, i + GROUP):
+                part = add_lanes(part, load_lanes(load_i64(rows + 8 * j) + 4 * k))
+            total = add_lanes(total, part)
+        if how == TIMES:
+            total = mul_lanes(total, lanes(factor))
+        elif how == OVER:
+            total = div_lanes(total, lanes(factor))
+        store_lanes(out + 4 * k, total)
+        k += LANES
+    while k < dim:
+        one = load_f32(out + 4 * k) if lead == 0 else load_f32(load_i64(rows) + 4 * k)
+        for i in range(1, lead):
+            one += load_f32(load_i64(rows + 8 * i) + 4 * k)
+        for i in range(lead, n, GROUP):
+            few = load_f32(load_i64(rows + 8 * i) + 4 * k)
+            for j in range(i + 1, i + GROUP):
+                few += load_f32(load_i64(rows + 8 * j) + 4 * k)
+            one += few
+        store_f32(out + 4 * k, _scaled(one, how, factor))
+        k += 1
+
+
+@kernel
+def max_rows(rows: int, n: int, fresh: bool, out: int, dim: int) -> None:
+    """`out = max(out, rows)`, or `max(rows)` where the result is `fresh`; NaN wins. Facts: n >= 1."""
+    k = 0
+    while k + LANES <= dim:
+        best = load_lanes(load_i64(rows) + 4 * k) if fresh else load_lanes(out + 4 * k)
+        for i in range(n):
+            best = max_lanes(best, load_lanes(load_i64(rows + 8 * i) + 4 * k))
+        store_lanes(out + 4 * k, best)
+        k += LANES
+    while k < dim:
+        top = load_f32(load_i64(rows) + 4 * k) if fresh else load_f32(out + 4 * k)
+        for i in range(n):
+            x = load_f32(load_i64(rows + 8 * i) + 4 * k)
+            top = x if x > top or x != x else top
+        store_f32(out + 4 * k, top)
+        k += 1
+
+
+@kernel
+def add_weighted(rows: int, weights: int, n: int, fresh: bool, out: int, dim: int) -> None:
+    """`out (+)= sum of weight * row`, one by one; the first product starts a `fresh` sum. Facts: n >= 1."""
+    begin = 1 if fresh else 0
+    k = 0
+    while k + LANES <= dim:
+        if fresh:
+            total = mul_lanes(load_lanes(load_i64(rows) + 4 * k), lanes(load_f32(weights)))
+        else:
+            total = load_lanes(out + 4 * k)
+        for i in range(begin, n):
+            row = load_lanes(load_i64(rows + 8 * i) + 4 * k)
+            total = add_lanes(total, mul_lanes(row, lanes(load_f32(weights + 4 * i))))
+        store_lanes(out + 4 * k, total)
+        k += LANES
+    while k < dim:
+        one = load_f32(load_i64(rows) + 4 * k) * load_f32(weights) if fresh else load_f32(out + 4 * k)
+        for i in range(begin, n):
+            one += load_f32(load_i64(rows + 8 * i) + 4 * k) * load_f32(weights + 4 * i)
+        store_f32(out + 4 * k, one)
+        k += 1
+
+
+@kernel
+def max_weighted(rows: int, weights: int, n: int, fresh: bool, out: int, dim: int) -> None:
+    """`out = max(out, weight * row)`; NaN wins. Facts: n >= 1."""
+    for k in range(dim):
+        top = load_f32(load_i64(rows) + 4 * k) * load_f32(weights) if fresh else load_f32(out + 4 * k)
+        for i in range(n):
+            x = load_f32(load_i64(rows + 8 * i) + 4 * k) * load_f32(weights + 4 * i)
+            top = x if x > top or x != x else top
+        store_f32(out + 4 * k, top)
+
+
+@kernel
+def divide(out: int, dim: int, divisor: np.float32) -> None:
+    """`out /= divisor`, or 0 where the divisor is 0."""
+    for k in range(dim):
+        store_f32(out + 4 * k, load_f32(out + 4 * k) / divisor if divisor != ZERO else ZERO)

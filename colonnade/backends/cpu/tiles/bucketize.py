@@ -1,0 +1,150 @@
+"""The tile of `bucketize`: a tree of 16 boundaries a node, searched by counting those that are <= x.
+
+A leaf holds 16 boundaries. A node of height h holds 16 pivots and then its 17 subtrees; pivot i is the last boundary
+of subtree i. So the count of pivots <= x is the subtree to descend into, and all subtrees before it count in full.
+Facts: the tree ends with its last boundary's leaf; pads are NaN, which compares false, so that +inf stays in bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.backends.cpu.intrinsics import (
+    count_at_most_f32,
+    count_at_most_f64,
+    kernel,
+    load_f32,
+    load_f64,
+    load_i64,
+    store_i64,
+)
+from colonnade.backends.cpu.tiles.registry import Memory, Step, lowering, tile
+from colonnade.ops.bucketize import Bucketize, flushed
+
+Floats = npt.NDArray[np.floating[Any]]
+
+NODE = 16
+HOLDS = tuple(NODE * (NODE + 1) ** k for k in range(6))
+"""Boundaries in a full subtree of height k + 1."""
+SIZE = tuple(sum(HOLDS[: k + 1]) for k in range(6))
+"""Numbers in a full subtree of height k + 1."""
+INF32, INF64 = np.float32(np.inf), np.float64(np.inf)
+
+
+def tree(bounds: Floats, height: int) -> Floats:
+    """The boundaries as a tree of that height."""
+    if height == 1:
+        return np.concatenate([bounds, np.full(NODE - len(bounds), np.nan, bounds.dtype)])
+    each = HOLDS[height - 2]
+    pivots = bounds[each - 1 :: each][:NODE]
+    parts = [tree(pivots, 1)]
+    parts += [tree(bounds[i * each : (i + 1) * each], height - 1) for i in range(len(pivots) + 1)]
+    return np.concatenate(parts)
+
+
+def height_of(count: int) -> int:
+    """The least height that holds so many boundaries."""
+    return next(k + 1 for k, holds in enumerate(HOLDS) if count <= holds)
+
+
+def _search(count: Any, bytes_each: int) -> tuple[Callable[..., int], Callable[..., int], Callable[..., int]]:
+    """Searches for trees of height 1, 2 and more."""
+
+    @kernel
+    def two(at: int, x: float) -> int:
+        child = count(at, x)
+        return child * NODE + count(at + bytes_each * NODE * (1 + child), x)
+
+    @kernel
+    def more(at: int, height: int, x: float) -> int:
+        found = 0
+        if height > 5:
+            child = count(at, x)
+            found += child * HOLDS[4]
+            at += bytes_each * (NODE + child * SIZE[4])
+        if height > 4:
+            child = count(at, x)
+            found += child * HOLDS[3]
+            at += bytes_each * (NODE + child * SIZE[3])
+        if height > 3:
+            child = count(at, x)
+            found += child * HOLDS[2]
+            at += bytes_each * (NODE + child * SIZE[2])
+        child = count(at, x)
+        at += bytes_each * (NODE + child * SIZE[1])
+        return found + child * HOLDS[1] + two(at, x)
+
+    return count, two, more
+
+
+_ONE_F32, _TWO_F32, _MORE_F32 = _search(count_at_most_f32, 4)
+_ONE_F64, _TWO_F64, _MORE_F64 = _search(count_at_most_f64, 8)
+
+
+@tile
+@kernel
+def bucketize_f32(step: int, source: int, n: int, target: int) -> None:
+    """float32 against float32 boundaries."""
+    root, height = load_i64(step + 8), load_i64(step + 16)
+    if height == 2:
+        for i in range(n):
+            x = load_f32(source + 4 * i)
+            store_i64(target + 8 * i, _TWO_F32(root, x if x == x else INF32))
+    elif height == 1:
+        for i in range(n):
+            x = load_f32(source + 4 * i)
+            store_i64(target + 8 * i, _ONE_F32(root, x if x == x else INF32))
+    else:
+        for i in range(n):
+            x = load_f32(source + 4 * i)
+            store_i64(target + 8 * i, _MORE_F32(root, height, x if x == x else INF32))
+
+
+@kernel
+def _find_f64(root: int, height: int, x: float) -> int:
+    x = x if x == x else INF64
+    if height == 1:
+        return _ONE_F64(root, x)
+    if height == 2:
+        return _TWO_F64(root, x)
+    return _MORE_F64(root, height, x)
+
+
+@tile
+@kernel
+def bucketize_f64(step: int, source: int, n: int, target: int) -> None:
+    """float64 against float64 boundaries."""
+    root, height = load_i64(step + 8), load_i64(step + 16)
+    for i in range(n):
+        store_i64(target + 8 * i, _find_f64(root, height, load_f64(source + 8 * i)))
+
+
+@tile
+@kernel
+def bucketize_int(step: int, source: int, n: int, target: int) -> None:
+    """Integers, as float64, against float64 boundaries."""
+    root, height = load_i64(step + 8), load_i64(step + 16)
+    for i in range(n):
+        store_i64(target + 8 * i, _find_f64(root, height, np.float64(load_i64(source + 8 * i))))
+
+
+@lowering(Bucketize)
+def lower(op: Bucketize, dtype: str, memory: Memory) -> list[Step]:
+    """Parameters: address of the tree, height."""
+    compared = np.dtype(np.float32 if dtype == "float32" else np.float64)
+    bounds = op.boundaries.array.astype(compared)
+    if op.flush_denormals:
+        bounds = _below_denormals(flushed(bounds))
+    height = height_of(len(bounds))
+    name = {"float32": "bucketize_f32", "float64": "bucketize_f64"}.get(dtype, "bucketize_int")
+    return [Step(name, (memory.add(tree(bounds, height)), height))]
+
+
+def _below_denormals(bounds: Floats) -> Floats:
+    """With a zero boundary moved below every negative denormal, a denormal x compares as zero would."""
+    least = -np.finfo(bounds.dtype).tiny
+    return np.where(bounds == 0, np.nextafter(least, np.zeros_like(least)), bounds)
