@@ -233,8 +233,10 @@ class _Row:
         vectors = [rows[i.id] if 0 <= i.id < table.rows else np.zeros(table.embedding_dim) for i in kept]
         if self.column.pooling == "none":
             found = iter(vectors)
-            values = np.concatenate([next(found) if i.keep else blank for i in self.items])
-            return Expected(values, np.zeros(len(values)), outside)
+            none = np.zeros(table.embedding_dim)
+            values = np.concatenate([next(found) * i.weight if i.keep else none for i in self.items])
+            slack = 0.0 if self.column.weights is None else EPS
+            return Expected(values, slack * np.abs(values) + SUBNORMAL * (slack > 0), outside)
         if not kept:
             return Expected(blank, np.zeros(len(blank)), outside)
         weights = None if self.column.weights is None else np.array([i.weight for i in kept])

@@ -168,8 +168,8 @@ class _Maker:
             rows, is_proven = max(1, rows - draw(st.integers(0, 3))), False
         table = Table(f"t_{self.name}", rows, draw(st.sampled_from(EMBEDDING_DIMS)))
         weights = None
-        if source is start and pooling != "none" and draw(st.integers(0, 3)) == 0:
-            weights = self._weights(signed=pooling in ("sum", "max"))
+        if source is start and draw(st.integers(0, 3)) == 0:
+            weights = self._weights(signed=pooling in ("sum", "max", "none"))
         parts = {
             "ids": ids,
             "table": table.name,

@@ -158,6 +158,6 @@ def test_every_column_with_a_bad_id_is_named() -> None:
 
 
 def test_what_cannot_lie_side_by_side() -> None:
-    with pytest.raises(GraphError, match="neither split nor weights"):
+    with pytest.raises(GraphError, match="needs a pooling"):
         ids = Apply(Mod(10), Apply(HashBytes(), Apply(Split(b","), Field("s"))))
         run({"s": texts([b"a,b"])}, {"ids": ids, "pooling": "none"})
