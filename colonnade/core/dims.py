@@ -141,7 +141,9 @@ def maximum(a: Dim, b: Dim) -> Dim:
 
 def symbols_of(dim: Dim) -> frozenset[sympy.Symbol]:
     """The symbols in it."""
-    return frozenset() if isinstance(dim, int) else frozenset(dim.free_symbols)
+    if isinstance(dim, int):
+        return frozenset()
+    return frozenset((dim,)) if isinstance(dim, sympy.Symbol) else frozenset(dim.free_symbols)
 
 
 def substitute(dim: Dim, mapping: Mapping[sympy.Symbol, Dim]) -> Dim:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import sympy
@@ -261,11 +261,20 @@ def substitute(f: Facts, mapping: Mapping[sympy.Symbol, Dim]) -> Facts:
 
 def symbols_of(f: Facts) -> frozenset[sympy.Symbol]:
     """Every symbol in the facts."""
-    found: set[sympy.Symbol] = set()
+    return frozenset(s for d in _dims_of(f) if not isinstance(d, int) for s in dims.symbols_of(d))
 
-    def see(d: Dim) -> Dim:
-        found.update(dims.symbols_of(d))
-        return d
 
-    map_dims(f, see)
-    return frozenset(found)
+def _dims_of(f: Facts) -> Iterator[Dim]:
+    yield from f.shape or ()
+    if isinstance(f.content, tuple):
+        yield from f.content
+    elif f.content is not None:
+        yield f.content.constant
+        for t in f.content.terms:
+            yield t.coefficient
+            yield t.divisor
+            if t.modulus is not None:
+                yield t.modulus
+    if f.packed is not None:
+        for part in f.packed.parts:
+            yield from _dims_of(part)

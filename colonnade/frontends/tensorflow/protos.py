@@ -333,8 +333,10 @@ class Attrs(Mapping[str, Any]):
         return value
 
     def raw(self) -> bytes:
-        """The bytes of all attributes, to compare nodes by."""
-        return b"".join(bytes(self._buf[a:b]) for _, (a, b) in sorted(self._entries()))
+        """The bytes of all attributes, to compare nodes by: a file lists them in any order."""
+        buf = self._buf
+        fields = wire.fields(buf, self._start, self._end)
+        return b"".join(sorted(bytes(buf[a:b]) for field, kind, a, b in fields if field == 5 and kind == BYTES))
 
     def _decode(self, key: str, a: int, b: int) -> Any:
         try:
