@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -151,6 +153,31 @@ def lower(
     progress: Progress | None = None,
 ) -> tuple[Program, Weights, Explanation, str]:
     """Import, analyse and assemble: the program, its weights, what was done, and the source's fingerprint."""
+    with _collection_paused():
+        return _lower(model, signature, outputs, tags, passes, observe, progress)
+
+
+@contextmanager
+def _collection_paused() -> Iterator[None]:
+    """Python's cycle collector walks a hundred thousand live nodes again and again: a quarter of the time (measured)."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _lower(
+    model: str | Path,
+    signature: str | None,
+    outputs: Sequence[str] | None,
+    tags: Sequence[str] | None,
+    passes: Sequence[Pass],
+    observe: Observer | None,
+    progress: Progress | None,
+) -> tuple[Program, Weights, Explanation, str]:
     seconds: dict[str, float] = {}
     began = _say(progress, f"import {model}")
     imported = import_saved_model(model, signature, outputs, tags)
