@@ -52,7 +52,7 @@ def height_of(count: int) -> int:
 
 
 def _search(count: Any, bytes_each: int) -> tuple[Callable[..., int], Callable[..., int], Callable[..., int]]:
-    """Searches for trees of height 1, 2 and more."""
+    """Searches for trees of height 2, 3 and more."""
 
     @kernel
     def two(at: int, x: float) -> int:
@@ -60,29 +60,24 @@ def _search(count: Any, bytes_each: int) -> tuple[Callable[..., int], Callable[.
         return child * NODE + count(at + bytes_each * NODE * (1 + child), x)
 
     @kernel
+    def three(at: int, x: float) -> int:
+        child = count(at, x)
+        return child * HOLDS[1] + two(at + bytes_each * (NODE + child * SIZE[1]), x)
+
+    @kernel
     def more(at: int, height: int, x: float) -> int:
         found = 0
-        if height > 5:
+        for k in range(height - 2, 1, -1):
             child = count(at, x)
-            found += child * HOLDS[4]
-            at += bytes_each * (NODE + child * SIZE[4])
-        if height > 4:
-            child = count(at, x)
-            found += child * HOLDS[3]
-            at += bytes_each * (NODE + child * SIZE[3])
-        if height > 3:
-            child = count(at, x)
-            found += child * HOLDS[2]
-            at += bytes_each * (NODE + child * SIZE[2])
-        child = count(at, x)
-        at += bytes_each * (NODE + child * SIZE[1])
-        return found + child * HOLDS[1] + two(at, x)
+            found += child * HOLDS[k]
+            at += bytes_each * (NODE + child * SIZE[k])
+        return found + three(at, x)
 
-    return count, two, more
+    return two, three, more
 
 
-_ONE_F32, _TWO_F32, _MORE_F32 = _search(count_at_most_f32, 4)
-_ONE_F64, _TWO_F64, _MORE_F64 = _search(count_at_most_f64, 8)
+_TWO_F32, _THREE_F32, _MORE_F32 = _search(count_at_most_f32, 4)
+_TWO_F64, _THREE_F64, _MORE_F64 = _search(count_at_most_f64, 8)
 
 
 @tile
@@ -97,7 +92,11 @@ def bucketize_f32(step: int, source: int, n: int, target: int) -> None:
     elif height == 1:
         for i in range(n):
             x = load_f32(source + 4 * i)
-            store_i64(target + 8 * i, _ONE_F32(root, x if x == x else INF32))
+            store_i64(target + 8 * i, count_at_most_f32(root, x if x == x else INF32))
+    elif height == 3:
+        for i in range(n):
+            x = load_f32(source + 4 * i)
+            store_i64(target + 8 * i, _THREE_F32(root, x if x == x else INF32))
     else:
         for i in range(n):
             x = load_f32(source + 4 * i)
@@ -108,10 +107,23 @@ def bucketize_f32(step: int, source: int, n: int, target: int) -> None:
 def _find_f64(root: int, height: int, x: float) -> int:
     x = x if x == x else INF64
     if height == 1:
-        return _ONE_F64(root, x)
+        return count_at_most_f64(root, x)
     if height == 2:
         return _TWO_F64(root, x)
+    if height == 3:
+        return _THREE_F64(root, x)
     return _MORE_F64(root, height, x)
+
+
+@kernel
+def _find_f32(root: int, height: int, x: np.float32) -> int:
+    if height == 1:
+        return count_at_most_f32(root, x)
+    if height == 2:
+        return _TWO_F32(root, x)
+    if height == 3:
+        return _THREE_F32(root, x)
+    return _MORE_F32(root, height, x)
 
 
 @tile
@@ -126,19 +138,19 @@ def bucketize_f64(step: int, source: int, n: int, target: int) -> None:
 @tile
 @kernel
 def bucketize_int(step: int, source: int, n: int, target: int) -> None:
-    """Integers, as float64, against float64 boundaries."""
+    """Integers, rounded to float32, against float32 boundaries."""
     root, height = load_i64(step + 8), load_i64(step + 16)
     for i in range(n):
-        store_i64(target + 8 * i, _find_f64(root, height, np.float64(load_i64(source + 8 * i))))
+        store_i64(target + 8 * i, _find_f32(root, height, np.float32(load_i64(source + 8 * i))))
 
 
 @lowering(Bucketize)
 def lower(op: Bucketize, dtype: str, memory: Memory) -> list[Step]:
     """Parameters: address of the tree, height."""
-    compared = np.dtype(np.float32 if dtype == "float32" else np.float64)
-    bounds = op.boundaries.array.astype(compared)
+    bounds = flushed(op.boundaries.array) if op.flush_denormals else op.boundaries.array
+    bounds = bounds.astype(np.float64 if dtype == "float64" else np.float32)
     if op.flush_denormals:
-        bounds = _below_denormals(flushed(bounds))
+        bounds = _below_denormals(bounds)
     height = height_of(len(bounds))
     name = {"float32": "bucketize_f32", "float64": "bucketize_f64"}.get(dtype, "bucketize_int")
     return [Step(name, (memory.add(tree(bounds, height)), height))]

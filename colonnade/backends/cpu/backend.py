@@ -1,0 +1,203 @@
+"""The cpu backend: all columns of a program in one call of the compiled engine."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.backends.cpu import words as w
+from colonnade.backends.cpu.cache import Compiled, export_cache, import_cache, warm
+from colonnade.backends.cpu.descriptor import Lowered, lower_columns
+from colonnade.backends.cpu.pool import POOL
+from colonnade.backends.cpu.scratch import ROW_TILE
+from colonnade.core.batch import Layout, Packed
+from colonnade.errors import IdRangeError, OptionError, ShapeError, listed
+from colonnade.ir.column import ID_POLICIES, fields_read
+from colonnade.ir.program import Program, Weights
+
+Array = npt.NDArray[Any]
+
+PARALLEL_NANOSECONDS = 200_000
+"""Work below which helpers cost more than they give."""
+STREAM_BYTES = 16 << 20
+"""Outputs from this size on do not fit the caches: they are stored past them."""
+ITEMS_A_THREAD = 4
+_DATA = 16  # where in numpy's array object its data pointer lies
+
+
+def _slow_address(array: Array) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _fast_address(array: Array) -> int:
+    return ctypes.c_int64.from_address(id(array) + _DATA).value
+
+
+def _choose_address() -> Any:
+    """The layout of an array object is part of numpy's C interface; it is checked, as another Python may differ."""
+    probes = [np.zeros(3), np.zeros((2, 5), np.uint8)[1:, 1:]]
+    fits = ctypes.sizeof(ctypes.c_void_p) == 8 and object.__basicsize__ == _DATA
+    return _fast_address if fits and all(_fast_address(p) == _slow_address(p) for p in probes) else _slow_address
+
+
+address_of = _choose_address()
+
+
+class _Call:
+    """The context of one call at a time; reused."""
+
+    def __init__(self, lowered: Lowered, compiled: Compiled, errors: bool) -> None:
+        words = (w.OUTPUTS + 16 * max(len(lowered.outputs), 1)) // 8
+        self._raw = np.zeros(words + 8, np.int64)
+        skip = -self._raw.ctypes.data % 64 // 8
+        array = self._raw[skip : skip + words]
+        array[w.BLOCKS // 8] = lowered.blocks.ctypes.data
+        array[w.POLICY // 8] = int(errors)
+        array[w.WORK // 8] = compiled.work
+        array[w.UNITS // 8 :][: len(compiled.parts)] = compiled.parts
+        self.words = memoryview(array)
+        self.address = int(array.ctypes.data)
+
+
+class CpuColumns:
+    """The columns of a program that share one batch symbol, as words. Facts: any thread may run it at any time."""
+
+    def __init__(self, lowered: Lowered, layout: Layout, compiled: Compiled, id_policy: str, threads: int) -> None:
+        self.layout = layout
+        self._lowered = lowered
+        self._errors = id_policy == "error"
+        self._threads = threads
+        self._compiled = compiled
+        self._run = compiled.run
+        self._calls: list[_Call] = [_Call(lowered, compiled, self._errors)]
+        self._sources = [
+            (dtype, np.dtype(dtype), (w.SOURCES + 8 * w.DTYPES.index(dtype)) // 8, layout.widths[dtype])
+            for dtype in w.DTYPES
+            if dtype in layout.widths and dtype != "string"
+        ]
+        self._strings = layout.widths.get("string")
+        self._outputs = [(name, (w.OUTPUTS + 16 * k) // 8) for k, name in enumerate(lowered.outputs)]
+        self._blocks = len(lowered.blocks)
+
+    def run(self, packed: Packed, out: Mapping[str, Array]) -> int:
+        """Write every slot of every buffer; gives the number of ids that the policy `zero` replaced.
+
+        Shapes: out[buffer] is `[B, width]`, rows may be strided (last dim contiguous).
+        Errors: IdRangeError naming column, row, value and bound, under the policy `error`; ShapeError.
+        """
+        if packed.rows == 0 or self._blocks == 0:
+            return 0
+        try:
+            call = self._calls.pop()
+        except IndexError:
+            call = _Call(self._lowered, self._compiled, self._errors)
+        try:
+            words = call.words
+            self._place(packed, out, words)
+            self._run(call.address, POOL.address, self._plan(packed.rows, words))
+            if words[w.FAILED // 8]:
+                self._fail(call)
+            return words[w.ZEROED // 8]
+        finally:
+            self._calls.append(call)
+
+    def _place(self, packed: Packed, out: Mapping[str, Array], words: memoryview) -> None:
+        """Write the addresses of a batch and of its outputs."""
+        rows, buffers = packed.rows, packed.buffers
+        for name, dtype, word, width in self._sources:
+            source = buffers[name]
+            if source.size < rows * width or not source.flags.c_contiguous or source.dtype != dtype:
+                raise ShapeError("a packed buffer does not hold its fields", where=name, got=str(source.shape))
+            words[word] = address_of(source)
+        if self._strings is not None:
+            if packed.string_offsets.size < rows * self._strings + 1:
+                raise ShapeError("the packed strings do not hold their fields", got=str(packed.string_offsets.shape))
+            words[w.SOURCES // 8 + 4] = address_of(packed.string_offsets)
+            words[w.STRING_DATA // 8] = address_of(packed.string_data)
+        size = 0
+        for name, word in self._outputs:
+            target = out[name]
+            stride, inner = target.strides
+            if inner != 4 or target.shape[0] != rows:
+                raise ShapeError("an output buffer of another form", where=name, got=f"{target.shape} {target.strides}")
+            words[word] = address = address_of(target)
+            words[word + 1] = stride
+            size += rows * stride if not (address | stride) & 31 else 0
+        words[w.STREAM // 8] = int(size > STREAM_BYTES and self._lowered.streams)
+
+    def _plan(self, rows: int, words: memoryview) -> int:
+        """Cut the work into items; gives the number of helpers."""
+        chunk, helpers = rows, 0
+        if self._threads > 1 and rows * self._lowered.work > PARALLEL_NANOSECONDS:
+            helpers = POOL.helpers(self._threads - 1, self._compiled.helper)
+            chunks = max(1, -(-ITEMS_A_THREAD * self._threads // self._blocks))
+            chunk = -(-rows // chunks)
+            chunk += -chunk % ROW_TILE
+        chunks = -(-rows // chunk)
+        words[w.BATCH // 8] = rows
+        words[w.CHUNKS // 8] = chunks
+        words[w.CHUNK_ROWS // 8] = chunk
+        words[w.ITEMS // 8] = chunks * self._blocks
+        words[w.NEXT // 8] = 0
+        words[w.FAILED // 8] = 0
+        words[w.ZEROED // 8] = 0
+        return helpers
+
+    def _fail(self, call: _Call) -> None:
+        """Run once more, in order and with records, and raise."""
+        columns, words = self._lowered.columns, call.words
+        records = np.zeros((len(columns), w.ERROR_BYTES // 8), np.int64)
+        words[w.CHUNKS // 8] = 1
+        words[w.CHUNK_ROWS // 8] = words[w.BATCH // 8]
+        words[w.ITEMS // 8] = self._blocks
+        words[w.NEXT // 8] = 0
+        words[w.ERRORS // 8] = records.ctypes.data
+        try:
+            self._run(call.address, POOL.address, 0)
+        finally:
+            words[w.ERRORS // 8] = 0
+        bad = [
+            (column, int(row), int(value), bound)
+            for column, (seen, row, value, _), bound in zip(columns, records, self._lowered.bounds, strict=True)
+            if seen
+        ]
+        raise IdRangeError(
+            "ids outside their tables",
+            where=listed([f"column {c.name!r}" + (f" <- {c.source}" if c.source else "") for c, *_ in bad]),
+            got=listed([f"id {value} in batch row {row}" for _, row, value, _ in bad]),
+            want=listed([f"0 <= id < {bound} (table {c.table!r})" for c, _, _, bound in bad]),
+            help="correct the feed, or compile with the id policy 'zero'",
+        )
+
+
+class CpuBackend:
+    """Runs columns by the numba engine."""
+
+    name = "cpu"
+
+    def compile(
+        self, program: Program, weights: Weights, layout: Layout, *, id_policy: str, threads: int
+    ) -> CpuColumns:
+        """Lower the columns whose fields lie in `layout`; compiles the engine where no cache holds it.
+
+        threads: workers, the caller among them. Errors: GraphError naming a column that the engine cannot run.
+        """
+        if id_policy not in ID_POLICIES or threads < 1:
+            raise OptionError("an id policy or a number of threads that is none", got=f"{id_policy!r}, {threads}")
+        columns = [c for c in program.columns if set(fields_read(c)) <= layout.places.keys()]
+        compiled = warm()
+        lowered = lower_columns(columns, program, weights, layout, compiled.tiles)
+        return CpuColumns(lowered, layout, compiled, id_policy, threads)
+
+    def export_compiled(self, folder: Path) -> tuple[Path, ...]:
+        """The engine's code for this machine's CPU and for x86-64-v3."""
+        return export_cache(folder)
+
+    def import_compiled(self, folder: Path) -> bool:
+        """Look for the engine's code in a folder too."""
+        return import_cache(folder)

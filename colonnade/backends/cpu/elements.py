@@ -1,0 +1,125 @@
+"""Values of a field's elements: read from the batch, run through chains of tiles, filtered.
+
+Legend: `call` is the address of a call's context, `d` of a column's descriptor, `s` of a worker's scratch memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from colonnade.backends.cpu import units
+from colonnade.backends.cpu import words as w
+from colonnade.backends.cpu.intrinsics import (
+    call_tile,
+    kernel,
+    load_f32,
+    load_i32,
+    load_i64,
+    store_f32,
+    store_i64,
+    store_u8,
+)
+from colonnade.backends.cpu.scratch import MORE_VALUES, PAIR, VALUES
+from colonnade.backends.cpu.tiles.registry import STEP_BYTES
+from colonnade.backends.cpu.units import implements
+
+ONE_BYTE = np.uint8(1)
+
+
+@kernel
+def _load_strings(offsets: int, data: int, n: int, target: int) -> None:
+    begin = load_i64(offsets)
+    for i in range(n):
+        end = load_i64(offsets + 8 * i + 8)
+        store_i64(target + PAIR * i, data + begin)
+        store_i64(target + PAIR * i + 8, end - begin)
+        begin = end
+
+
+@kernel
+def _load_int32(source: int, n: int, target: int) -> None:
+    for i in range(n):
+        store_i64(target + 8 * i, np.int64(load_i32(source + 4 * i)))
+
+
+@kernel
+def elements(call: int, chain: int, element: int, n: int, a: int) -> int:
+    """Where the values of a field's elements lie: in the batch itself, or in `a`."""
+    first = load_i64(call + w.BATCH) * load_i64(chain + w.START) + element
+    source = load_i64(call + load_i64(chain + w.BASE)) + first * load_i64(chain + w.ITEM)
+    how = load_i64(chain + w.LOAD)
+    if how == w.LOAD_STRING:
+        _load_strings(source, load_i64(call + w.STRING_DATA), n, a)
+        return a
+    if how == w.LOAD_INT32:
+        _load_int32(source, n, a)
+        return a
+    return source
+
+
+@kernel
+def mapped(chain: int, steps: int, source: int, n: int, a: int, b: int) -> int:
+    """Where the values lie after the first `steps` steps of a chain."""
+    step = load_i64(chain + w.FIRST_STEP)
+    for _ in range(steps):
+        target = b if source == a else a
+        call_tile(load_i64(step), step, source, n, target)
+        source = target
+        step += STEP_BYTES
+    return source
+
+
+@kernel
+def _filter(chain: int, source: int, n: int, keep: int, a: int, b: int) -> None:
+    steps = load_i64(chain + w.STEPS) - 1
+    source = mapped(chain, steps, source, n, a, b)
+    step = load_i64(chain + w.FIRST_STEP) + STEP_BYTES * steps
+    call_tile(load_i64(step), step, source, n, keep)
+
+
+@kernel
+def keep_all(keep: int, n: int) -> None:
+    """A mask that drops nothing."""
+    for i in range(n):
+        store_u8(keep + i, ONE_BYTE)
+
+
+@implements(units.filter_elements)
+def filter_elements(call: int, d: int, s: int, element: int, n: int, keep: int) -> int:
+    """The mask of elements that every filter on elements keeps."""
+    keep_all(keep, n)
+    chain = load_i64(d + w.FIRST_FILTER)
+    for _ in range(load_i64(d + w.FILTERS)):
+        if load_i64(chain + w.ON_TOKENS) == 0:
+            source = elements(call, chain, element, n, s + VALUES)
+            _filter(chain, source, n, keep, s + VALUES, s + MORE_VALUES)
+        chain += w.CHAIN_BYTES
+    return 0
+
+
+@kernel
+def filter_tokens(d: int, s: int, tokens: int, n: int, keep: int) -> None:
+    """The mask of tokens that every filter on tokens keeps."""
+    keep_all(keep, n)
+    chain = load_i64(d + w.FIRST_FILTER)
+    for _ in range(load_i64(d + w.FILTERS)):
+        if load_i64(chain + w.ON_TOKENS) == 1:
+            _filter(chain, tokens, n, keep, s + VALUES, s + MORE_VALUES)
+        chain += w.CHAIN_BYTES
+
+
+@kernel
+def ids_of(call: int, d: int, s: int, element: int, n: int) -> int:
+    """Where the ids of elements lie."""
+    source = elements(call, d, element, n, s + VALUES)
+    return mapped(d, load_i64(d + w.STEPS), source, n, s + VALUES, s + MORE_VALUES)
+
+
+@kernel
+def load_weights(call: int, d: int, s: int, element: int, n: int, factors: int) -> None:
+    """The weights of elements, as float32."""
+    chain = load_i64(d + w.WEIGHTS)
+    source = elements(call, chain, element, n, s + VALUES)
+    source = mapped(chain, load_i64(chain + w.STEPS), source, n, s + VALUES, s + MORE_VALUES)
+    for i in range(n):
+        store_f32(factors + 4 * i, load_f32(source + 4 * i))

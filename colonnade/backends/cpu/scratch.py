@@ -1,0 +1,33 @@
+"""A worker's scratch memory on its stack. Units: bytes from its start."""
+
+from __future__ import annotations
+
+from colonnade.backends.cpu.rows import GROUP
+
+ROW_TILE = 64
+"""Batch rows of a tile of single columns."""
+BLOCK_COLUMNS = 32
+"""Most columns of a block."""
+TILE = 512
+"""Elements or tokens of a tile of any other column."""
+PAIR = 16
+"""Bytes of a string in memory: address and length."""
+
+VALUES = 0  # two buffers that the steps of a chain write in turn
+MORE_VALUES = VALUES + TILE * PAIR
+ELEMENTS = MORE_VALUES + TILE * PAIR  # strings before they are split
+TOKENS = ELEMENTS + TILE * PAIR
+KEEP = TOKENS + TILE * PAIR  # mask of elements or tokens
+KEEP_ELEMENTS = KEEP + TILE  # mask of strings before they are split
+LOOKED_UP = KEEP_ELEMENTS + TILE  # addresses of table rows; a long row may hold some over from the tile before
+FACTORS = LOOKED_UP + (TILE + 4 * GROUP) * 8  # weights
+ELEMENT_FACTORS = FACTORS + TILE * 4  # weights of strings before they are split
+COUNTS = ELEMENT_FACTORS + TILE * 4  # lookups a batch row
+MARKS = COUNTS + TILE * 4  # a token's element
+CURSOR = MARKS + TILE * 4  # element, position in it
+LEAD = CURSOR + 16  # a long row: rows still to be summed one by one, 0 once the sum is begun
+WEIGHT = CURSOR + 24  # a long row: sum of weights
+ROWS_OF_BLOCK = CURSOR + 64  # addresses of table rows, [column, row]
+ROW_PITCH = 8 * (ROW_TILE + 8)  # not a power of two: columns fall on different cache sets
+DESTINATIONS = ROWS_OF_BLOCK + BLOCK_COLUMNS * ROW_PITCH
+SCRATCH_BYTES = DESTINATIONS + 8 * BLOCK_COLUMNS

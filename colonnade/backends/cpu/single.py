@@ -1,0 +1,60 @@
+"""Single columns: at most one element a batch row. A block of them runs a tile of rows at a time: ids, then copies.
+
+Legend: `call` is the address of a call's context, `d` of a column's descriptor, `s` of a worker's scratch memory.
+"""
+
+from __future__ import annotations
+
+from colonnade.backends.cpu import units
+from colonnade.backends.cpu import words as w
+from colonnade.backends.cpu.intrinsics import LANES, kernel, load_i64, load_lanes, store_i64, store_lanes
+from colonnade.backends.cpu.lookups import copy_slots, element_rows
+from colonnade.backends.cpu.rows import copy_row, stream_row
+from colonnade.backends.cpu.scratch import DESTINATIONS, ROW_PITCH, ROW_TILE, ROWS_OF_BLOCK
+from colonnade.backends.cpu.units import implements
+
+
+@kernel
+def _copy_block(s: int, count: int, n: int, shift: int, stride: int, dim: int, stream: int) -> None:
+    """Facts: the columns of a block have one output and one embedding_dim."""
+    rows, slots = s + ROWS_OF_BLOCK, s + DESTINATIONS
+    if stream == 1 and dim % LANES == 0:
+        for r in range(n):
+            for c in range(count):
+                stream_row(load_i64(rows + ROW_PITCH * c + 8 * r), load_i64(slots + 8 * c) + shift, dim)
+            shift += stride
+    elif dim == LANES:
+        for r in range(n):
+            for c in range(count):
+                store_lanes(load_i64(slots + 8 * c) + shift, load_lanes(load_i64(rows + ROW_PITCH * c + 8 * r)))
+            shift += stride
+    elif dim == 2 * LANES:
+        for r in range(n):
+            for c in range(count):
+                row, out = load_i64(rows + ROW_PITCH * c + 8 * r), load_i64(slots + 8 * c) + shift
+                store_lanes(out, load_lanes(row))
+                store_lanes(out + 4 * LANES, load_lanes(row + 4 * LANES))
+            shift += stride
+    else:
+        for r in range(n):
+            for c in range(count):
+                copy_row(load_i64(rows + ROW_PITCH * c + 8 * r), load_i64(slots + 8 * c) + shift, dim)
+            shift += stride
+
+
+@implements(units.run_single)
+def run_single(call: int, block: int, s: int, begin: int, end: int) -> int:
+    """Rows begin .. end - 1 of a block."""
+    first, count = load_i64(block + w.COLUMN), load_i64(block + w.COUNT)
+    for start in range(begin, end, ROW_TILE):
+        n = min(ROW_TILE, end - start)
+        for c in range(count):
+            d = first + w.DESCRIPTOR_BYTES * c
+            element_rows(call, d, s, start, n, 1, s + ROWS_OF_BLOCK + ROW_PITCH * c)
+            slot = load_i64(d + w.OFFSET) + load_i64(call + load_i64(d + w.BUFFER))
+            store_i64(s + DESTINATIONS + 8 * c, slot)
+        stride = load_i64(call + load_i64(first + w.BUFFER) + 8)
+        _copy_block(s, count, n, start * stride, stride, load_i64(first + w.DIM), load_i64(call + w.STREAM))
+        for c in range(count):
+            copy_slots(call, first + w.DESCRIPTOR_BYTES * c, start, start + n, load_i64(first + w.DIM))
+    return 0

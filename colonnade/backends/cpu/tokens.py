@@ -1,0 +1,161 @@
+"""Pooled columns of split strings.
+
+Legend: `call` is the address of a call's context, `d` of a column's descriptor, `s` of a worker's scratch memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from colonnade.backends.cpu import units
+from colonnade.backends.cpu import words as w
+from colonnade.backends.cpu.elements import elements, filter_tokens, load_weights, mapped
+from colonnade.backends.cpu.intrinsics import (
+    kernel,
+    load_f32,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u64,
+    prefetch,
+    store_f32,
+    store_i32,
+    store_i64,
+)
+from colonnade.backends.cpu.lookups import outside
+from colonnade.backends.cpu.scratch import (
+    COUNTS,
+    CURSOR,
+    ELEMENT_FACTORS,
+    ELEMENTS,
+    FACTORS,
+    KEEP,
+    KEEP_ELEMENTS,
+    LOOKED_UP,
+    MARKS,
+    MORE_VALUES,
+    PAIR,
+    TILE,
+    TOKENS,
+    VALUES,
+)
+from colonnade.backends.cpu.tiles.split import find
+from colonnade.backends.cpu.units import filter_elements, implements, pool_rows, run_long_rows
+
+NO_BYTE = np.uint8(0)
+UNCHECKED = np.uint64(2**64 - 1)
+
+
+@implements(units.load_split)
+def load_split(call: int, d: int, s: int, element: int, n: int) -> int:
+    """Strings to be split and their mask; the cursor before the first token."""
+    elements(call, d, element, n, s + ELEMENTS)
+    filter_elements(call, d, s, element, n, s + KEEP_ELEMENTS)
+    if load_i64(d + w.WEIGHTS) != 0:
+        load_weights(call, d, s, element, n, s + ELEMENT_FACTORS)
+    store_i64(s + CURSOR, 0)
+    store_i64(s + CURSOR + 8, 0)
+    return 0
+
+
+@implements(units.next_tokens)
+def next_tokens(call: int, d: int, s: int, elements: int, capacity: int) -> int:
+    """Tokens from the cursor on, until `capacity` of them or the last element; moves the cursor; gives their number."""
+    separator, width = load_i64(d + w.SEPARATOR), load_i64(d + w.SEPARATOR_WIDTH)
+    element, at = load_i64(s + CURSOR), load_i64(s + CURSOR + 8)
+    n = 0
+    while element < elements:
+        if load_u8(s + KEEP_ELEMENTS + element) != NO_BYTE:
+            text = load_i64(s + ELEMENTS + PAIR * element)
+            length = load_i64(s + ELEMENTS + PAIR * element + 8)
+            while at <= length and n < capacity:
+                end = find(text, at, length, separator, width)
+                store_i64(s + TOKENS + PAIR * n, text + at)
+                store_i64(s + TOKENS + PAIR * n + 8, end - at)
+                store_i32(s + MARKS + 4 * n, np.int32(element))
+                n += 1
+                at = end + width
+            if at <= length:
+                break
+        element += 1
+        at = 0
+    store_i64(s + CURSOR, element)
+    store_i64(s + CURSOR + 8, at)
+    return n
+
+
+@implements(units.look_up_tokens)
+def look_up_tokens(call: int, d: int, s: int, n: int, element: int, kept: int) -> int:
+    """Append the row addresses of n tokens that filters keep to the `kept` ones there are; gives their number.
+
+    MARKS become those of the appended.
+    """
+    filtered = load_i64(d + w.FILTERS) > 0
+    if filtered:
+        filter_tokens(d, s, s + TOKENS, n, s + KEEP)
+    ids = mapped(d, load_i64(d + w.STEPS), s + TOKENS, n, s + VALUES, s + MORE_VALUES)
+    table, size, limit = load_i64(d + w.TABLE), load_i64(d + w.ROW_BYTES), load_u64(d + w.ROWS)
+    far, first, width = load_i64(d + w.FAR) == 1, kept, load_i64(d + w.WIDTH)
+    weighted = load_i64(d + w.WEIGHTS) != 0
+    for i in range(n):
+        if filtered and load_u8(s + KEEP + i) == NO_BYTE:
+            continue
+        mark = load_i32(s + MARKS + 4 * i)
+        if limit == UNCHECKED or load_u64(ids + 8 * i) < limit:
+            row = table + load_i64(ids + 8 * i) * size
+            if far:
+                prefetch(row)
+        else:
+            row = outside(call, d, (element + np.int64(mark)) // width, load_i64(ids + 8 * i))
+        store_i64(s + LOOKED_UP + 8 * kept, row)
+        store_i32(s + MARKS + 4 * (kept - first), mark)
+        if weighted:
+            store_f32(s + FACTORS + 4 * kept, load_f32(s + ELEMENT_FACTORS + 4 * np.int64(mark)))
+        kept += 1
+    return kept
+
+
+@kernel
+def _count_marks(s: int, n: int, row: int, end: int, width: int) -> None:
+    """The number of tokens of each row in row .. end - 1 to COUNTS, from the marks of n tokens."""
+    at = 0
+    for r in range(row, end):
+        begin = at
+        while at < n and np.int64(load_i32(s + MARKS + 4 * at)) < (r + 1) * width:
+            at += 1
+        store_i32(s + COUNTS + 4 * (r - row), np.int32(at - begin))
+
+
+@kernel
+def _split_rows(call: int, d: int, s: int, start: int, row: int, n: int, width: int) -> int:
+    """Pool as many rows as have all their tokens in one tile, at least one; gives the next row."""
+    store_i64(s + CURSOR, row * width)
+    store_i64(s + CURSOR + 8, 0)
+    count = units.next_tokens(call, d, s, n * width, TILE)
+    end = load_i64(s + CURSOR) // width
+    if end == row:
+        run_long_rows(call, d, s, start + row, start + row + 1)
+        units.load_split(call, d, s, start * width, n * width)
+        return row + 1
+    while count > 0 and np.int64(load_i32(s + MARKS + 4 * (count - 1))) >= end * width:
+        count -= 1
+    kept = units.look_up_tokens(call, d, s, count, start * width, 0)
+    _count_marks(s, kept, row, end, width)
+    pool_rows(call, d, s, start + row, end - row)
+    return end
+
+
+@implements(units.run_split)
+def run_split(call: int, d: int, s: int, begin: int, end: int) -> int:
+    """Rows begin .. end - 1 of a column."""
+    width = load_i64(d + w.WIDTH)
+    if width > TILE:
+        return run_long_rows(call, d, s, begin, end)
+    tile_rows = TILE // width
+    for start in range(begin, end, tile_rows):
+        n = min(tile_rows, end - start)
+        units.load_split(call, d, s, start * width, n * width)
+        row = 0
+        while row < n:
+            row = _split_rows(call, d, s, start, row, n, width)
+    return 0
