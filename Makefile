@@ -1,6 +1,6 @@
 # `make` lists the verbs. Everything runs from .venv, which `make setup` makes and the other verbs make when it is missing.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint format clean
+.PHONY: help setup demo bench test lint format clean
 
 # .venv is current when it holds the stamp of these two files and of this folder (an environment cannot be moved).
 STAMP := .venv/.stamp-$(shell { cat pyproject.toml constraints.txt; pwd; } | cksum | tr ' ' '-')
@@ -19,6 +19,9 @@ $(STAMP):
 
 demo: $(STAMP) ## compile a model of a thousand columns, check it against TensorFlow, and time both
 	@$(BIN)/python -m benchmarks.demo
+
+bench: $(STAMP) ## time the benchmark cases beside TensorFlow (CASES="E10 micro100" for some of them)
+	@$(BIN)/python -m benchmarks $(CASES)
 
 test: lint ## lint, then every test that this machine can run
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS)

@@ -21,6 +21,7 @@ from colonnade.cli.common import (
     names,
     numbers,
     print_json,
+    quiet_tensorflow,
     table,
     verb,
     write_text,
@@ -66,6 +67,7 @@ def bench(
         checked = None
         if against is not None:
             say(f"load {against} in TensorFlow")
+            quiet_tensorflow()
             key = signature or executable.explanation.signature or None
             oracle = TensorFlowSide(against, executable.program, key, names(tags) or ("serve",), threads)
         else:

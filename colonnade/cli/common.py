@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import math
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 import typer
-from rich.console import Console
+from rich.console import Console, Group
 from rich.status import Status
 from rich.table import Table
 from rich.text import Text
@@ -122,6 +123,11 @@ class Progress:
             self(f"{what}: {human_bytes(done)} of {human_bytes(total)}")
 
 
+def quiet_tensorflow() -> None:
+    """Keep TensorFlow's Python warnings off stderr: a loaded model's deprecations are not the user's to mend."""
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
+
+
 def console() -> Console:
     """Stdout, as wide as its contents need where it is no terminal."""
     return Console(soft_wrap=False) if sys.stdout.isatty() else Console(width=160, soft_wrap=False)
@@ -131,12 +137,13 @@ def table(
     title: str, headers: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[int] = ()
 ) -> Table:
     """A table; `numbers` are the columns that are aligned right. Facts: cells are plain text, never markup."""
-    made = Table(title=title or None, title_justify="left", header_style="bold", box=None, pad_edge=False)
+    bare = not any(headers)
+    made = Table(show_header=not bare, header_style="bold", box=None, pad_edge=False)
     for place, header in enumerate(headers):
         made.add_column(header, justify="right" if place in numbers else "left", overflow="fold")
     for row in rows:
         made.add_row(*(Text(str(cell)) for cell in row))
-    return made
+    return Group(Text(title, style="bold"), made) if title else Group(made)
 
 
 def names(text: str | None) -> tuple[str, ...] | None:

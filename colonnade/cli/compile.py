@@ -26,6 +26,7 @@ from colonnade.cli.common import (
     human_seconds,
     names,
     print_json,
+    quiet_tensorflow,
     table,
     verb,
 )
@@ -148,6 +149,7 @@ def _printer(after: str | None, json_: bool) -> Any:
 def _golden(model: Path, executable: Executable, rows: int, tags: tuple[str, ...] | None) -> tuple[Golden, str]:
     """The rows, and who answered: TensorFlow where it can run the model, else the reference backend."""
     program = executable.program
+    quiet_tensorflow()
     side: Side
     try:
         side = TensorFlowSide(model, program, executable.explanation.signature or None, tags or ("serve",))

@@ -134,9 +134,10 @@ def show(out: Console, found: dict[str, Any]) -> None:
     out.print(f"{found['source_nodes']:,} source nodes")
     for title, headers, rows, numbers in sections(found):
         out.print("")
-        out.print(table(title, headers, rows[:SHOWN], numbers=numbers))
-        if len(rows) > SHOWN:
-            out.print(f"... and {len(rows) - SHOWN} more (--json or --html has all)")
+        limit = len(rows) if title == "passes" else SHOWN
+        out.print(table(title, headers, rows[:limit], numbers=numbers))
+        if len(rows) > limit:
+            out.print(f"... and {len(rows) - limit} more (--json or --html has all)")
 
 
 def report(found: dict[str, Any]) -> str:

@@ -24,6 +24,7 @@ from colonnade.cli.common import (
     names,
     numbers,
     print_json,
+    quiet_tensorflow,
     table,
     verb,
 )
@@ -69,6 +70,7 @@ def verify(
             verdict = _golden(path, executable, ours, say)
         else:
             say(f"load {against} in TensorFlow")
+            quiet_tensorflow()
             name = signature or executable.explanation.signature or None
             oracle = TensorFlowSide(against, executable.program, name, names(tags) or ("serve",))
             requests = requests_for(executable.program, batches, rows, seed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable
 from typing import Any
@@ -17,6 +18,7 @@ from colonnade.ir.program import Program
 from colonnade.ir.text import print_expr
 
 GUARD_PASSES = ("drop-guards", "drop-filling", "drop-selects", "drop-empty-selects")
+_OWN_SIZE = re.compile(r"\bv\d+(_\d+)*\b")
 _BYTES = {
     "float64": 8,
     "int64": 8,
@@ -112,13 +114,18 @@ def _ops(explanation: Explanation) -> list[dict[str, Any]]:
     return [{"op": n, "before": b, "after": a} for n, b, a in sorted(rows, key=lambda r: -r[1])]
 
 
+def _general(reason: str) -> str:
+    """The reason without the numbers of one node's own sizes, so that equal proofs count together."""
+    return _OWN_SIZE.sub("n", reason)
+
+
 def _grouped(decisions: Iterable[Decision]) -> list[dict[str, Any]]:
-    counts = Counter((d.pass_name, d.op, d.reason) for d in decisions)
+    counts = Counter((d.pass_name, d.op, _general(d.reason)) for d in decisions)
     return [{"pass": p, "op": o, "reason": r, "count": n} for (p, o, r), n in counts.most_common()]
 
 
 def _reasons(decisions: Iterable[Decision]) -> list[dict[str, Any]]:
-    return [{"reason": r, "count": n} for r, n in Counter(d.reason for d in decisions).most_common()]
+    return [{"reason": r, "count": n} for r, n in Counter(_general(d.reason) for d in decisions).most_common()]
 
 
 def explain_column(program: Program, explanation: Explanation, name: str) -> dict[str, Any]:
