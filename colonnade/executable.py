@@ -16,7 +16,7 @@ import torch
 
 from colonnade import artifact
 from colonnade.artifact import Golden, Progress, Written
-from colonnade.backends.arena import Arena, ArenaPool
+from colonnade.backends.arena import ArenaPool
 from colonnade.backends.backend import Backend, Columns, layouts
 from colonnade.backends.dense import DensePlan
 from colonnade.backends.feed import Feed, FeedReader, PackedFeed, Request
@@ -154,7 +154,7 @@ class Executable:
             zeroed += columns.run(packed, arena.arrays)
         looked_up = time.perf_counter_ns()
         values = state.dense.run({**request.tensors, **arena.tensors}, request.sizes)
-        outputs = self._owned(values, request, arena, state)
+        outputs = _owned(values, request, state)
         ended = time.perf_counter_ns()
         with self._totals_lock:
             totals = self._totals
@@ -238,23 +238,20 @@ class Executable:
         kept = frozenset(t.untyped_storage().data_ptr() for t in params.values())
         return _State(weights, columns, DensePlan(self._program, params), kept)
 
-    def _owned(self, values: Mapping[str, Any], request: Request, arena: Arena, state: _State) -> dict[str, Any]:
-        """The outputs as the caller gets them; the arena goes back to the pool unless one of them lies in it."""
-        given = {t.untyped_storage().data_ptr() for t in request.tensors.values() if isinstance(t, torch.Tensor)}
-        outputs: dict[str, Any] = {}
-        lent = False
-        for name, value in values.items():
-            if not isinstance(value, torch.Tensor):
-                outputs[name] = np.array(value)
-                continue
-            storage = value.untyped_storage().data_ptr()
-            lent = lent or storage in arena.storages
-            if storage in given or storage in state.kept:
-                value = value.clone()
-            outputs[name] = value if request.is_torch else value.numpy()
-        if not lent:
-            self._arenas.give_back(arena)
-        return outputs
+
+def _owned(values: Mapping[str, Any], request: Request, state: _State) -> dict[str, Any]:
+    """The outputs as the caller gets them; what lies in an input or a parameter is copied."""
+    given = {t.untyped_storage().data_ptr() for t in request.tensors.values() if isinstance(t, torch.Tensor)}
+    outputs: dict[str, Any] = {}
+    for name, value in values.items():
+        if not isinstance(value, torch.Tensor):
+            outputs[name] = np.array(value)
+            continue
+        storage = value.untyped_storage().data_ptr()
+        if storage in given or storage in state.kept:
+            value = value.clone()
+        outputs[name] = value if request.is_torch else value.numpy()
+    return outputs
 
 
 def _bad_tables(tables: tuple[Table, ...], weights: Weights) -> list[str]:

@@ -47,10 +47,13 @@ class Backend(Protocol):
 
 
 def layouts(program: Program) -> tuple[Layout, ...]:
-    """One layout a batch symbol, with the fields that columns read, in the order of the signature."""
+    """One layout a batch symbol, with the fields that columns read.
+
+    Facts: fields of one dtype and shape are neighbours, otherwise they stand in the order of the signature.
+    """
     read = {name for c in program.columns for name in fields_read(c)}
     by_rows: dict[str, tuple[Any, dict[str, Place], dict[str, int]]] = {}
-    for item in program.inputs:
+    for item in sorted(program.inputs, key=lambda i: str(i.shape[1:])):
         if item.name not in read:
             continue
         rows, *rest = item.shape

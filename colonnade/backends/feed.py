@@ -156,6 +156,12 @@ class FeedReader:
             request = self._read_values({i.name: self._matrices.values(i, arrays) for i in self.inputs.values()})
             return Request(request.packed, request.tensors, request.sizes, is_torch)
 
+    def _wanted(self, problems: Sequence[str]) -> list[str]:
+        """The signature of the inputs that the problems name."""
+        named = {problem.partition(": ")[0] for problem in problems}
+        wanted = [f"{i.name}: {i.dtype}{_shape(i)}" for i in self.inputs.values() if i.name in named]
+        return wanted or [f"only {', '.join(self.inputs)}"]
+
     def _read_values(self, feed: Mapping[str, Any]) -> Request:
         """Converts what is legal, and lists everything that is not."""
         arrays: dict[str, Array] = {}
@@ -172,7 +178,7 @@ class FeedReader:
             raise FeedError(
                 f"the request does not fit the signature in {len(problems)} places",
                 got=listed(problems),
-                want=listed([f"{i.name}: {i.dtype}{_shape(i)}" for i in self.inputs.values()], 8),
+                want=listed(self._wanted(problems)),
                 help="give every input of the signature, with its dtype and shape, and one number of rows",
             )
         request = self._read_arrays(arrays)

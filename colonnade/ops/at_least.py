@@ -27,4 +27,4 @@ class AtLeast(FilterOp):
         """Elementwise."""
         (x,) = args
         assert isinstance(x, torch.Tensor)
-        return x >= self.bound
+        return x.long() >= self.bound  # a bound outside int32 would wrap

@@ -30,5 +30,5 @@ class NotEqual(FilterOp):
         """Elementwise."""
         (x,) = args
         if isinstance(x, torch.Tensor):
-            return torch.ne(x, int(self.value))
+            return torch.ne(x.long(), int(self.value))  # a value outside int32 would wrap
         return torch.tensor([s != self.value for s in np.asarray(x).reshape(-1)], dtype=torch.bool)

@@ -104,7 +104,7 @@ def _segment(pooling: Literal["sum", "mean", "sqrtn"], with_num_segments: bool =
 
 
 def _compare(kind: Literal["eq", "ne", "lt", "le", "gt", "ge"]) -> Spelling:
-    return lambda a: Compare(kind)
+    return lambda a: Compare(kind, flush_denormals=str(a.get("T", "")).startswith("float"))
 
 
 def _reduce(op: Callable[..., GraphOp]) -> Spelling:
