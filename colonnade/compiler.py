@@ -159,7 +159,7 @@ def lower(
 
 @contextmanager
 def _collection_paused() -> Iterator[None]:
-    """Python's cycle collector walks a hundred thousand live nodes again and again: a quarter of the time (measured)."""
+    """Python's cycle collector walks a hundred thousand live nodes again and again: a quarter of the time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

@@ -18,5 +18,8 @@ class Table:
     @property
     def bytes(self) -> int:
         """Size of its rows. Units: bytes."""
-        return self.rows * self.embedding_dim * {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int8":
-        1}[self.dtype]
+        return (
+            self.rows
+            * self.embedding_dim
+            * {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int8": 1}[self.dtype]
+        )
