@@ -123,7 +123,7 @@ class CpuColumns:
         for name, word in self._outputs:
             target = out[name]
             stride, inner = target.strides
-            if inner != 4 or target.shape[0] != rows:
+            if target.shape[0] != rows or (inner != 4 and target.shape[1] > 1) or target.dtype != np.float32:
                 raise ShapeError("an output buffer of another form", where=name, got=f"{target.shape} {target.strides}")
             words[word] = address = address_of(target)
             words[word + 1] = stride

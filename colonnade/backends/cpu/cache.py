@@ -56,6 +56,8 @@ LOG = logging.getLogger("colonnade")
 PORTABLE = "x86-64-v3"
 """The CPU kind, beside the host's own, that artifacts carry code for: every x86 server since 2015."""
 PORTABLE_FEATURES = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")
+NOT_COMPILED = frozenset({"__init__.py", "backend.py", "cache.py", "descriptor.py", "pool.py", "registry.py"})
+"""Files of this package that no compiled function comes from."""
 HASH_BYTES = 32
 SUFFIX = ".colonnade-cpu"
 
@@ -91,6 +93,8 @@ def sources_digest() -> str:
     package = Path(__file__).parent
     h = hashlib.sha256()
     for path in [*sorted(package.rglob("*.py")), Path(fingerprint.__file__)]:
+        if path.name in NOT_COMPILED:
+            continue
         h.update(path.name.encode() + path.read_bytes())
     for version in (sys.version, numba.__version__, llvmlite.__version__, platform.platform(terse=True)):
         h.update(version.encode())

@@ -93,7 +93,7 @@ def lower_columns(
     outputs = tuple(dict.fromkeys(s.output for c in kept for s in c.slots))
     widest = max([1, *(t.embedding_dim for t in program.tables)])
     builder = _Builder(program, weights, layout, memory, outputs, tiles)
-    builder.zeros = memory.add(np.zeros(widest, np.float32))
+    builder.zeros, builder.dropped = (memory.hold(np.zeros(widest, np.float32)) for _ in range(2))
     made = [builder.column(number, c) for number, c in enumerate(kept)]
     order = sorted(range(len(made)), key=lambda i: (*made[i].group, i))
     rows = np.zeros((len(made) + 1, w.DESCRIPTOR_BYTES // 8), np.int64)
@@ -154,7 +154,7 @@ class _Builder:
         self.memory = memory
         self.outputs = outputs
         self.tiles = tiles
-        self.zeros = 0
+        self.zeros = self.dropped = 0
         self.tables: dict[str, Array] = {}
 
     def column(self, number: int, column: Column) -> Made:
@@ -192,7 +192,8 @@ class _Builder:
         if column.pooling == "none":
             if ids.split:
                 raise GraphError("an expanded column needs a pooling", where=column.name, got="none")
-            row[w.EMPTY // 8] = self.zeros
+            # Apart from the zeros of an id outside the table: those take part in the product with a weight.
+            row[w.EMPTY // 8] = self.dropped
             return (w.SINGLE, dim) if width == 1 and not row[w.WEIGHTS // 8] else (w.SPREAD, dim * width)
         single = width == 1 and not ids.split and not row[w.WEIGHTS // 8]
         return (w.SINGLE if single else w.POOLED), dim
