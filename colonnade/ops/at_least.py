@@ -27,4 +27,6 @@ class AtLeast(FilterOp):
         """Elementwise."""
         (x,) = args
         assert isinstance(x, torch.Tensor)
+        if not -(2**63) <= self.bound < 2**63:
+            return torch.full(x.shape, self.bound < 0)
         return x.long() >= self.bound  # a bound outside int32 would wrap

@@ -30,5 +30,7 @@ class NotEqual(FilterOp):
         """Elementwise."""
         (x,) = args
         if isinstance(x, torch.Tensor):
+            if not -(2**63) <= int(self.value) < 2**63:
+                return torch.ones(x.shape, dtype=torch.bool)
             return torch.ne(x.long(), int(self.value))  # a value outside int32 would wrap
         return torch.tensor([s != self.value for s in np.asarray(x).reshape(-1)], dtype=torch.bool)

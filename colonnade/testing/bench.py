@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from colonnade.backends.backend import Backend, layouts
 from colonnade.backends.dense import DensePlan
 from colonnade.backends.feed import FeedReader
-from colonnade.backends.reference.evaluate import elements_of
 from colonnade.executable import Executable
 from colonnade.ir.column import fields_read
+from colonnade.ir.evaluate import elements_of
 from colonnade.ir.program import Program, Weights
 from colonnade.testing import html
 from colonnade.testing.machine import commit, copy_bandwidth, machine, now, versions

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from colonnade.backends.reference.evaluate import elements_of
 from colonnade.ir.column import Column, fields_read
+from colonnade.ir.evaluate import elements_of
 from colonnade.ir.program import Program, Weights
 
 Array = NDArray[Any]

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 import torch
 
-from colonnade.backends.reference.pooling import pool
+from colonnade.core.pooling import pool
 
 SIZES = (1, 2, 3, 5, 8, 9, 10, 11, 16, 17, 18, 25, 40, 69, 100)
 SEGMENTS = {

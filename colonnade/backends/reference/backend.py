@@ -18,13 +18,13 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.backends.reference.evaluate import Elements, elements_of
-from colonnade.backends.reference.pooling import pool
 from colonnade.core.batch import Layout, Packed
 from colonnade.core.expr import Apply, walk
+from colonnade.core.pooling import pool
 from colonnade.core.strings import Strings
 from colonnade.errors import GraphError, IdRangeError, listed
 from colonnade.ir.column import Column, fields_read
+from colonnade.ir.evaluate import Elements, elements_of
 from colonnade.ir.program import Program, Weights
 from colonnade.ir.table import Table
 from colonnade.ops.op import ExpandOp, Value

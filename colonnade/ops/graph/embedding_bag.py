@@ -6,13 +6,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import torch
 
 from colonnade.core import facts
 from colonnade.core.facts import Facts
+from colonnade.core.pooling import POOLINGS, pool
 from colonnade.errors import GraphError, ShapeError
 from colonnade.ops.graph._facts import one, want_dtype, want_rank
-from colonnade.ops.graph._segment import POOLINGS, bags, pool, segments
-from colonnade.ops.graph._values import array, check_range, integer, tensor
+from colonnade.ops.graph._segment import segments
+from colonnade.ops.graph._values import array, check_range, integer
 from colonnade.ops.op import GraphOp, Inferred, Value, fresh, structural
 
 INDEX = ("int32", "int64")
@@ -46,16 +48,15 @@ class EmbeddingBag(GraphOp):
         return one(facts.facts(table.dtype, (count, width)), equal)
 
     def reference(self, *args: Value) -> Value:
-        """Row by row, in the order of TensorFlow's kernels."""
+        """In the order of TensorFlow's kernels."""
         table, ids, rows = (array(v) for v in args[:3])
         if ids.shape != rows.shape:
             raise GraphError("embedding_bag: ids and rows differ", got=f"{ids.shape} and {rows.shape}")
         count = segments("embedding_bag", rows, integer(args[3]))
         check_range("embedding_bag", ids, len(table))
-        made = np.zeros((count, table.shape[1]), dtype=table.dtype)
+        batch_rows = torch.from_numpy(rows.astype(np.int64))
+        made = pool(torch.from_numpy(table[ids]), batch_rows, None, self.pooling, count)
         if self.default_row is not None:
             check_range("embedding_bag", np.array([self.default_row]), len(table))
-            made[:] = table[self.default_row]
-        for k, where in bags(rows):
-            made[k] = pool(table[ids[where]], self.pooling)
-        return tensor(made)
+            made[torch.bincount(batch_rows, minlength=count) == 0] = torch.from_numpy(table[self.default_row].copy())
+        return made

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import torch
 
 from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
 from colonnade.core.facts import Facts
+from colonnade.core.pooling import POOLINGS, pool
 from colonnade.errors import GraphError, ShapeError
 from colonnade.ops.graph._facts import one, want_dtype, want_rank
-from colonnade.ops.graph._segment import POOLINGS, bags, pool, segments
-from colonnade.ops.graph._values import array, check_range, integer, tensor
+from colonnade.ops.graph._segment import segments
+from colonnade.ops.graph._values import array, check_range, integer
 from colonnade.ops.op import GraphOp, Inferred, Value, fresh
 
 INDEX = ("int32", "int64")
@@ -51,7 +54,7 @@ class SparseSegmentReduce(GraphOp):
         return one(facts.facts(data.dtype, (count, *data.shape[1:])), equal)
 
     def reference(self, *args: Value) -> Value:
-        """Segment by segment, in the order of TensorFlow's kernel."""
+        """In the order of TensorFlow's kernel."""
         data, indices, ids = (array(v) for v in args[:3])
         if indices.shape != ids.shape:
             raise GraphError(
@@ -62,10 +65,9 @@ class SparseSegmentReduce(GraphOp):
             raise GraphError("sparse_segment_reduce: a negative number of segments", got=str(wanted), want=">= 0")
         count = segments("sparse_segment_reduce", ids, wanted)
         check_range("sparse_segment_reduce", indices, len(data))
-        made = np.zeros((count, *data.shape[1:]), dtype=data.dtype)
-        for k, where in bags(ids):
-            made[k] = pool(data[indices[where]], self.pooling)
-        return tensor(made)
+        rows = torch.from_numpy(data[indices]).reshape(len(ids), math.prod(data.shape[1:]))
+        made = pool(rows, torch.from_numpy(ids.astype(np.int64)), None, self.pooling, count)
+        return made.reshape(count, *data.shape[1:])
 
 
 def _count(ids: Facts) -> Dim:

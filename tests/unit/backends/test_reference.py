@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from colonnade.backends.backend import layouts
 from colonnade.backends.feed import FeedReader
 from colonnade.backends.reference import ReferenceBackend
-from colonnade.backends.reference.pooling import pool
 from colonnade.core import dims
 from colonnade.core.expr import Apply, Expr, Field
+from colonnade.core.pooling import pool
 from colonnade.errors import GraphError, IdRangeError
 from colonnade.ir.column import Column, Slot
 from colonnade.ir.program import Buffer, Input, Program, Weights

@@ -1,4 +1,4 @@
-"""Pooling of each batch row's vectors, in float32 and in the order in which TensorFlow adds.
+"""Pooling of each batch row's vectors, in their own precision and in the order in which TensorFlow adds.
 
 Legend: B batch rows, N elements, n elements of one row, R batch rows of one n, D embedding_dim.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 
+POOLINGS = ("sum", "mean", "sqrtn")
 BLOCK = 8
 """TensorFlow adds the first n % 8 vectors one by one (8 for 0, 9 for 1), then blocks of 8 that it adds up first."""
 
@@ -14,13 +15,15 @@ BLOCK = 8
 def pool(
     vectors_ND: torch.Tensor, rows_N: torch.Tensor, weights_N: torch.Tensor | None, pooling: str, num_rows: int
 ) -> torch.Tensor:
-    """`out[b] = pooling(w_i * v_i for i with rows[i] = b)`; zeros for a row without elements. Shapes: [B, D] float32.
+    """`out[b] = pooling(w_i * v_i for i with rows[i] = b)`; zeros for a row without elements.
+
+    Shapes: [B, D], of the vectors' dtype.
 
     Facts: mean divides by the number of elements or the sum of weights, sqrtn by the root of the number or of the sum
     of squared weights; a weighted divisor of 0 gives 0.   Source: TensorFlow 2.21's SparseSegmentSum/Mean/SqrtN on a
     CPU, bit for bit; weighted: embedding_lookup_sparse.
     """
-    out_BD = torch.zeros(num_rows, vectors_ND.shape[1])
+    out_BD = torch.zeros(num_rows, vectors_ND.shape[1], dtype=vectors_ND.dtype)
     counts_B = torch.bincount(rows_N, minlength=num_rows)
     starts_B = counts_B.cumsum(0) - counts_B
     for n in counts_B.unique().tolist():
@@ -43,7 +46,7 @@ def _plain(vectors_RnD: torch.Tensor, pooling: str) -> torch.Tensor:
     total_RD = _blocked_sum(vectors_RnD)
     if pooling == "sum" or n == 1:
         return total_RD
-    divisor = torch.tensor(float(n))
+    divisor = torch.tensor(float(n), dtype=vectors_RnD.dtype)
     if pooling == "sqrtn":
         divisor = divisor.sqrt()
     return total_RD * divisor.reciprocal() if n < BLOCK + 2 else total_RD / divisor
