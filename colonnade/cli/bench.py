@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from colonnade import artifact, compiler
+from colonnade import compiler
 from colonnade.cli.common import (
     MISMATCH,
     Debug,
@@ -26,7 +26,7 @@ from colonnade.cli.common import (
     verb,
     write_text,
 )
-from colonnade.cli.models import is_artifact, open_executable
+from colonnade.cli.models import open_executable
 from colonnade.cli.verify import show
 from colonnade.errors import OptionError
 from colonnade.executable import Executable
@@ -91,7 +91,7 @@ def bench(
 
 def _recorded_check(path: Path, executable: Executable, ours: ColonnadeSide) -> dict[str, object]:
     """The artifact's golden rows. Errors: OptionError where there are none, or where they are not met."""
-    golden = artifact.load(path).golden if is_artifact(path) else None
+    golden = executable.golden
     if golden is None:
         raise OptionError(
             "nothing to check against, so nothing is timed",

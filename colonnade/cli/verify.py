@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from colonnade import artifact, compiler
+from colonnade import compiler
 from colonnade.cli.common import (
     MISMATCH,
     Debug,
@@ -49,7 +49,10 @@ def verify(
     batch: Annotated[str, typer.Option("--batch", help="Batch sizes, separated by commas.")] = ",".join(
         map(str, BATCHES)
     ),
-    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows of the largest requests.")] = ROWS,
+    rows: Annotated[
+        int,
+        typer.Option("--rows", min=1, help="Rows of the largest ordinary request; corner rows are as many as corners."),
+    ] = ROWS,
     seed: Seed = 0,
     target: Annotated[str | None, typer.Option("--target", help="Run it by this backend.")] = None,
     signature: Signature = None,
@@ -85,7 +88,7 @@ def verify(
 
 
 def _golden(path: Path, executable: Executable, ours: ColonnadeSide, say: Progress) -> Verdict:
-    golden = artifact.load(path).golden
+    golden = executable.golden
     if golden is None:
         raise OptionError(
             "the artifact has no golden rows",

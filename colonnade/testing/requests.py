@@ -15,7 +15,7 @@ from colonnade.core.dims import symbols_of
 from colonnade.core.expr import Apply, Expr, Field, fields_of, walk
 from colonnade.ir.column import Column
 from colonnade.ir.program import Program
-from colonnade.testing.models.feeds import Feed, Hints, corner_feed, missing_feed, ordinary_feed
+from colonnade.testing.models.feeds import Feed, Hints, corner_batch, corner_feed, missing_feed, ordinary_feed
 from colonnade.testing.models.spec import TensorSpec
 
 Array = NDArray[Any]
@@ -84,6 +84,11 @@ def make_request(program: Program, kind: str, rows: int, seed: int = 0) -> Reque
     else:
         feed = (ordinary_feed if kind == "ordinary" else corner_feed)(specs, rows, rng, hints)
     return Request(f"{kind}-{rows}", rows, feed)
+
+
+def corner_rows(program: Program) -> int:
+    """The rows of a corner request that shows every corner of every input, each boundary among them."""
+    return corner_batch(_specs(program, 1, np.random.default_rng(0)), hints_from(program))
 
 
 def _specs(program: Program, rows: int, rng: np.random.Generator) -> tuple[TensorSpec, ...]:

@@ -21,7 +21,7 @@ from colonnade.testing.compare import (
     overflowing,
 )
 from colonnade.testing.points import Point, dense_inputs, margin, points_of, steps
-from colonnade.testing.requests import Request, make_request, take
+from colonnade.testing.requests import Request, corner_rows, make_request, take
 from colonnade.testing.sides import CRASHES, Answer, Side
 
 Array = NDArray[Any]
@@ -29,6 +29,7 @@ Progress = Callable[[str], None]
 
 BATCHES = (1, 7)
 ROWS = 64
+MOST_ROWS = 4096
 MAX_LISTED = 1000
 
 
@@ -168,9 +169,14 @@ def _as_dict(result: PointResult) -> dict[str, Any]:
 def requests_for(
     program: Program, batches: Sequence[int] = BATCHES, rows: int = ROWS, seed: int = 0
 ) -> Iterator[Request]:
-    """Ordinary and corner requests of each batch size and of `rows` rows, one of missing values, an empty one."""
+    """Ordinary and corner requests of each batch size, larger ones, one of missing values, an empty one.
+
+    Facts: the larger ordinary one has `rows` rows, the larger corner one as many as show every corner of every input,
+    each boundary and its neighbours among them (at most `MOST_ROWS`).
+    """
     for batch in dict.fromkeys((*batches, rows)):
         yield make_request(program, "ordinary", batch, seed)
+    for batch in dict.fromkeys((*batches, min(max(rows, corner_rows(program)), MOST_ROWS))):
         yield make_request(program, "corner", batch, seed)
     yield make_request(program, "missing", 3, seed)
     yield make_request(program, "ordinary", 0, seed)
