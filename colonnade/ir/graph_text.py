@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from colonnade.core import facts as facts_
 from colonnade.core.consts import Const
 from colonnade.core.facts import Facts, Indexed, Order
+from colonnade.ir.column import Column
 from colonnade.ir.graph import Graph, Node, op_of, source_of
+from colonnade.ir.text import print_column
 
 INLINE = 8
 
@@ -43,7 +45,7 @@ def _attribute(value: object) -> str:
         if value.array.size <= INLINE:
             return f"{value.array.tolist()}"
         return f"{value.array.dtype}{list(value.array.shape)}@{value.digest}"
-    return repr(value)
+    return print_column(value) if isinstance(value, Column) else repr(value)
 
 
 def print_facts(f: Facts) -> str:
