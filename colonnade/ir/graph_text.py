@@ -45,7 +45,9 @@ def _attribute(value: object) -> str:
         if value.array.size <= INLINE:
             return f"{value.array.tolist()}"
         return f"{value.array.dtype}{list(value.array.shape)}@{value.digest}"
-    return print_column(value) if isinstance(value, Column) else repr(value)
+    if isinstance(value, Column):
+        return "{" + print_column(value).partition("  # ")[0].removeprefix("column ") + "}"
+    return repr(value)
 
 
 def print_facts(f: Facts) -> str:

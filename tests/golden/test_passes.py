@@ -1,6 +1,7 @@
-"""What every pass makes of one column of each kind, as text. `python -m tests.golden.test_passes` writes the files anew.
+"""What every pass makes of one column of each kind, as text; `python -m tests.golden.test_passes` writes the files anew.
 
-The graph is a stored TensorFlow model cut down to one output of two columns: one bucketized, one hashed with missing values.
+The graph is a stored TensorFlow model cut down to one output of three columns: one bucketized, one hashed whose values
+may be missing, one of split strings.
 """
 
 from __future__ import annotations
