@@ -38,7 +38,7 @@ from colonnade.ir.text import print_program
 from colonnade.passes.pipelines import COLUMNS
 from colonnade.testing.explain import summary
 from colonnade.testing.recording import record
-from colonnade.testing.sides import Side, TensorFlowSide, reference_side
+from colonnade.testing.sides import TensorFlowSide, reference_side
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The artifact to write.")]
 
@@ -150,17 +150,16 @@ def _golden(model: Path, executable: Executable, rows: int, tags: tuple[str, ...
     """The rows, and who answered: TensorFlow where it can run the model, else the reference backend."""
     program = executable.program
     quiet_tensorflow()
-    side: Side
     try:
-        side = TensorFlowSide(model, program, executable.explanation.signature or None, tags or ("serve",))
+        oracle = TensorFlowSide(model, program, executable.explanation.signature or None, tags or ("serve",))
     except ColonnadeError:
         policy = executable.report().id_policy
-        side = reference_side(program, executable.weights, compiler.backend("reference"), policy)
+        reference = reference_side(program, executable.weights, compiler.backend("reference"), policy)
+        return record(program, reference, rows), reference.name
     try:
-        return record(program, side, rows), side.name
+        return record(program, oracle, rows), oracle.name
     finally:
-        if isinstance(side, TensorFlowSide):
-            side.close()
+        oracle.close()
 
 
 def _refresh(model: Path, like: Path, out: Path | None, json_: bool, say: Progress) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from colonnade.errors import ColonnadeError, IdRangeError
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Input, Instruction, Output, Program, Ref, Weights
 from colonnade.testing import golden
+from colonnade.testing.bench import torch_threads
 from colonnade.testing.points import points_of, probe
 from colonnade.testing.recording import record, recorded
 from colonnade.testing.requests import Request, corner_rows, hints_from, joined, make_request, take
@@ -24,6 +25,12 @@ from tests.unit.testing.wrong import WRONG, Wrong, lost_filter, swapped_slots, w
 
 BACKEND = ReferenceBackend()
 Lowered = tuple[Program, Weights, Explanation, str]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    with torch_threads(1):
+        yield
 
 
 @pytest.fixture(scope="module")
