@@ -135,7 +135,7 @@ def console() -> Console:
 
 def table(
     title: str, headers: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[int] = ()
-) -> Table:
+) -> Group:
     """A table; `numbers` are the columns that are aligned right. Facts: cells are plain text, never markup."""
     bare = not any(headers)
     made = Table(show_header=not bare, header_style="bold", box=None, pad_edge=False)

@@ -72,7 +72,7 @@ def bars(groups: Sequence[tuple[str, Sequence[Bar]]]) -> str:
     for title, group in groups:
         y += 24
         parts.append(f'<text x="0" y="{y - 6}" font-weight="600">{escape(title)}</text>')
-        scale = width / max((max(b.value, b.high) for b in group), default=1.0) if group else 1.0
+        scale = width / (max((max(b.value, b.high) for b in group), default=0.0) or 1.0)
         for bar in group:
             color = COLORS[bar.color % len(COLORS)]
             long, low, high = (max(v * scale, 0.0) for v in (bar.value, bar.low, bar.high))
