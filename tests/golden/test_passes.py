@@ -1,4 +1,4 @@
-"""What every pass makes of one column of each kind, as text; `python -m tests.golden.test_passes` writes the files anew.
+"""What every pass makes of one column of each kind, as text: `python -m tests.golden.test_passes` writes it anew.
 
 The graph is a stored TensorFlow model cut down to one output of three columns: one bucketized, one hashed whose values
 may be missing, one of split strings.
