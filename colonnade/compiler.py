@@ -117,6 +117,7 @@ def refresh(
     like: str | Path,
     directory: str | Path,
     *,
+    tags: Sequence[str] | None = None,
     golden: artifact.Golden | None = None,
     progress: artifact.Progress | None = None,
 ) -> artifact.Written:
@@ -126,7 +127,7 @@ def refresh(
     """
     loaded = artifact.load(like)
     outputs = [o.name for o in loaded.program.outputs]
-    source = open_source(model, loaded.explanation.signature or None, outputs)
+    source = open_source(model, loaded.explanation.signature or None, outputs, tags)
     if not artifact.same_source(loaded.manifest, source.fingerprint):
         raise ArtifactError(
             "the model's graph is not the one that the artifact was compiled from",
