@@ -34,8 +34,9 @@ class Case:
         folder: Path = cached(self.model)
         executable = compiler.compile(folder, threads=threads, progress=progress)
         progress(f"{self.name}: load it in TensorFlow")
-        oracle = TensorFlowSide(folder, executable.program, threads=threads)
-        return Bench(self.name, executable, compiler.backend("cpu"), oracle, threads)
+        oracle = TensorFlowSide(folder, executable.program, threads=threads, optimize=True)
+        checker = TensorFlowSide(folder, executable.program, threads=threads)
+        return Bench(self.name, executable, compiler.backend("cpu"), oracle, threads, checker=checker)
 
 
 def run(
@@ -54,5 +55,4 @@ def run(
                 if isinstance(found, Refused) or found.what in case.what:
                     yield found
         finally:
-            if bench.oracle is not None:
-                bench.oracle.close()
+            bench.close()

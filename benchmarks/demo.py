@@ -69,17 +69,20 @@ def demo() -> bool:
     out.print(f"artifact: {human_bytes(size)}")
     backend = compiler.backend("cpu")
     with step(4, "load it in TensorFlow"):
-        oracle = TensorFlowSide(model, executable.program, threads=THREADS)
+        oracle = TensorFlowSide(model, executable.program, threads=THREADS, optimize=True)
+        checker = TensorFlowSide(model, executable.program, threads=THREADS)
     program, weights = executable.program, executable.weights
     with step(5, "verify every column, the concat and the outputs on ordinary and corner rows"):
         ours = ColonnadeSide(executable, backend, threads=THREADS)
-        verdict = verify(ours, oracle, program, weights, requests_for(program))
+        verdict = verify(ours, checker, program, weights, requests_for(program))
     show(out, verdict)
     if not verdict.ok:
         print("the check is red, so nothing is timed")
         return False
     with step(6, f"time both sides, batch sizes {', '.join(map(str, BATCHES))}"):
-        found = list(Bench(MODEL, executable, backend, oracle, THREADS).run(BATCHES, RUNS))
+        bench = Bench(MODEL, executable, backend, oracle, THREADS, checker=checker)
+        found = list(bench.run(BATCHES, RUNS))
+        bench.close()
     measured = [m for m in found if isinstance(m, Measured)]
     out.print(table("", HEADERS, table_rows(measured), numbers=(2, 4, 5, 6, 7, 8)))
     page = FOLDER / "report.html"

@@ -63,17 +63,19 @@ def bench(
         executable = open_executable(path, say, target=target, signature=signature, threads=threads)
         backend = compiler.backend(executable.report().backend)
         case = name or path.resolve().name
-        oracle = None
-        checked = None
+        oracle = checker = checked = None
         if against is not None:
             say(f"load {against} in TensorFlow")
             quiet_tensorflow()
             key = signature or executable.explanation.signature or None
-            oracle = TensorFlowSide(against, executable.program, key, names(tags) or ("serve",), threads)
+            words = names(tags) or ("serve",)
+            oracle = TensorFlowSide(against, executable.program, key, words, threads, optimize=True)
+            checker = TensorFlowSide(against, executable.program, key, words, threads)
         else:
             checked = _recorded_check(path, executable, ColonnadeSide(executable, backend))
-        made = Bench(case, executable, backend, oracle, threads, checked)
+        made = Bench(case, executable, backend, oracle, threads, checked, checker)
         found = list(made.run(batches, runs, seed=seed, progress=say))
+        made.close()
     measured = [m for m in found if isinstance(m, Measured)]
     refused = [m for m in found if isinstance(m, Refused)]
     written = append(out_dir, measured)

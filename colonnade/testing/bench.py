@@ -91,7 +91,8 @@ def torch_threads(threads: int) -> Iterator[None]:
 class Bench:
     """A compiled model and, where there is one, the source in TensorFlow.
 
-    Facts: without an oracle nothing is checked here; the caller has verified recorded rows.
+    checker: the source again, to check against: one that TensorFlow need not optimize for a thousand fetches.
+    Facts: without an oracle nothing is checked here; the caller has verified recorded rows (`checked` says what).
     """
 
     case: str
@@ -100,6 +101,7 @@ class Bench:
     oracle: TensorFlowSide | None = None
     threads: int = 2
     checked: Mapping[str, Any] | None = None
+    checker: TensorFlowSide | None = None
 
     def __post_init__(self) -> None:
         self.program: Program = self.executable.program
@@ -127,11 +129,18 @@ class Bench:
                 say(f"{self.case}, batch {batch}: time the columns")
                 yield self._measure("columns", request, self._columns(request), runs, check)
 
+    def close(self) -> None:
+        """Give back what TensorFlow holds."""
+        for side in (self.oracle, self.checker):
+            if side is not None:
+                side.close()
+
     def _check(self, request: Request, seed: int) -> Verdict | None:
-        if self.oracle is None:
+        oracle = self.checker or self.oracle
+        if oracle is None:
             return None
         corner = make_request(self.program, "corner", min(max(request.rows, 1), MAX_CORNER), seed)
-        return verify(self._side, self.oracle, self.program, self.weights, [request, corner])
+        return verify(self._side, oracle, self.program, self.weights, [request, corner])
 
     def _whole(self, request: Request) -> dict[str, Call]:
         calls: dict[str, Call] = {OURS: lambda: self.executable(request.feed)}

@@ -68,6 +68,8 @@ class _Tapped(TensorFlowModel):
 class TensorFlowSide:
     """The source model in TensorFlow.
 
+    optimize: whether TensorFlow may rewrite the graph first, as it does in service. Of a thousand columns that takes
+    minutes for each set of tensors asked for, so it is for timing.
     Facts: a point whose source tensor is not in the main graph (it lies in a function, or has no name) is absent.
     """
 
@@ -78,8 +80,10 @@ class TensorFlowSide:
         signature: str | None = None,
         tags: Sequence[str] = ("serve",),
         threads: int | None = None,
+        *,
+        optimize: bool = False,
     ) -> None:
-        self.model = _Tapped(model, signature, tags, threads)
+        self.model = _Tapped(model, signature, tags, threads, optimize)
         self.name = "tensorflow " + _version()
         self.program = program
         self.keys = tuple(i.name for i in program.inputs)
