@@ -179,7 +179,7 @@ class _Assembler:
         if lowered is None:
             self.unsupported[node] = op.name
             return
-        if any(v is None for v in lowered.args):
+        if _lacks(lowered.args):
             # An operand that the op really reads is not supported itself: it is listed, this one is not.
             self.values.pop(node, None)
             self.unsupported[node] = ""
@@ -252,6 +252,11 @@ def _width(x: Node, whole: Facts) -> int | None:
         return None
     rows, width = known.shape
     return width if rows == whole.shape[0] and isinstance(width, int) else None
+
+
+def _lacks(args: Any) -> bool:
+    """Whether an operand among the arguments, or in a list among them, has no value."""
+    return any(a is None or (isinstance(a, tuple | list) and _lacks(a)) for a in args)
 
 
 def _refs(args: Any) -> Iterable[str]:

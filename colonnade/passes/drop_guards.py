@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from colonnade.core import facts
+from colonnade.core import dims, facts
 from colonnade.core.facts import Indexed, Term
 from colonnade.ir.graph import Node, args_of, facts_of, op_of
 from colonnade.ops.graph.gather import Gather
@@ -68,7 +68,7 @@ def _gather_nd(node: Node, editor: Editor) -> Rewritten | Reject | None:
         return _unproven(indices)
     stride = total
     for dim, part in zip(known.shape, index.packed.parts, strict=True):
-        stride = facts.dims.div_exact(stride, dim) if stride is not None else None
+        stride = dims.div_exact(stride, dim) if stride is not None else None
         expected = None if stride is None else facts.indexed((Term(1, stride, dim),), 0, total)
         if not _is(part.content, expected):
             return Reject("the indices are not proven to enumerate every element in order")

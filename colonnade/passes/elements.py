@@ -163,7 +163,7 @@ class Reader:
         if isinstance(op, LogicalAnd):
             a, b = (self.masks(m) for m in args_of(mask))
             if isinstance(a, Reject) or isinstance(b, Reject):
-                return a if isinstance(a, Reject) else b  # type: ignore[return-value]
+                return a if isinstance(a, Reject) else b
             if a[1] != b[1]:
                 return Reject("two parts of a mask are over different elements")
             return a[0] + b[0], a[1]

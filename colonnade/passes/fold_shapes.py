@@ -70,7 +70,7 @@ def _folded(editor: Editor, known: Facts, sources: Sources) -> Node | None:
     assert known.values is not None
     ints = known.ints
     if ints is not None and known.shape is not None and all(isinstance(d, int) for d in known.shape):
-        return editor.constant(np.array(ints, dtype=known.dtype).reshape(known.shape))  # type: ignore[arg-type]
+        return editor.constant(np.array(ints, dtype=known.dtype).reshape(known.shape))
     if known.rank not in (0, 1):
         return None
     symbols = sorted({s for v in known.values for s in dims.symbols_of(v)}, key=str)

@@ -6,7 +6,7 @@ import numpy as np
 
 from colonnade.core.facts import Order
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
-from colonnade.ops.graph.embedding_bag import EmbeddingBag
+from colonnade.ops.graph.embedding_bag import EmbeddingBag, Pooling
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.sparse_fill_empty_rows import SparseFillEmptyRows
 from colonnade.ops.graph.sparse_segment_reduce import SparseSegmentReduce
@@ -41,7 +41,7 @@ class MergeEmptyRows(Rewrite):
             return Reject("the number of segments is given apart from the filling")
         return self._merged(editor, op.pooling, table, fill)
 
-    def _merged(self, editor: Editor, pooling: str, table: Node, fill: Node) -> Rewritten | Reject:
+    def _merged(self, editor: Editor, pooling: Pooling, table: Node, fill: Node) -> Rewritten | Reject:
         indices, values, shape, default = args_of(fill)
         packed = facts_of(indices).packed
         if packed is None or packed.axis != 1 or packed.parts[0].order < Order.NONDECREASING:

@@ -18,6 +18,7 @@ from colonnade.ops.graph._values import array, check_range, integer
 from colonnade.ops.op import GraphOp, Inferred, Value, fresh, structural
 
 INDEX = ("int32", "int64")
+Pooling = Literal["sum", "mean", "sqrtn"]
 
 
 @dataclass(frozen=True)
@@ -29,7 +30,7 @@ class EmbeddingBag(GraphOp):
     Shapes: table [R, D], ids [N], rows [N], number of rows [] -> [B, D].
     """
 
-    pooling: Literal["sum", "mean", "sqrtn"] = structural()
+    pooling: Pooling = structural()  # noqa: RUF009
     default_row: int | None = None
 
     def infer(self, *args: Facts) -> Inferred:
