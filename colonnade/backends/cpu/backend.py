@@ -40,7 +40,7 @@ def _fast_address(array: Array) -> int:
 
 def _choose_address() -> Any:
     """The layout of an array object is part of numpy's C interface; it is checked, as another Python may differ."""
-    probes = [np.zeros(3), np.zeros((2, 5), np.uint8)[1:, 1:]]
+    probes: list[Array] = [np.zeros(3), np.zeros((2, 5), np.uint8)[1:, 1:]]
     fits = ctypes.sizeof(ctypes.c_void_p) == 8 and object.__basicsize__ == _DATA
     return _fast_address if fits and all(_fast_address(p) == _slow_address(p) for p in probes) else _slow_address
 
@@ -60,7 +60,7 @@ class _Call:
         array[w.POLICY // 8] = int(errors)
         array[w.WORK // 8] = compiled.work
         array[w.UNITS // 8 :][: len(compiled.parts)] = compiled.parts
-        self.words = memoryview(array)
+        self.words = memoryview(array.data)
         self.address = int(array.ctypes.data)
 
 

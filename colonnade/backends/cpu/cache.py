@@ -74,7 +74,7 @@ class Compiled:
     helper: int
     parts: tuple[int, ...]
     tiles: Mapping[str, int]
-    results: Mapping[str, CompileResult]
+    results: Mapping[str, Any]
 
 
 def functions() -> dict[str, tuple[Any, int]]:
@@ -182,7 +182,7 @@ def _locked(path: Path) -> Iterator[bool]:
         yield True
 
 
-def compile_functions() -> dict[str, CompileResult]:
+def compile_functions() -> dict[str, Any]:
     """Every function, compiled for the CPU that numba is set to."""
     results = {}
     for name, (function, operands) in functions().items():
@@ -192,7 +192,7 @@ def compile_functions() -> dict[str, CompileResult]:
     return results
 
 
-def save(results: Mapping[str, CompileResult], path: Path) -> None:
+def save(results: Mapping[str, Any], path: Path) -> None:
     """Write a cache file: complete or not at all."""
     data = pickle.dumps({name: result._reduce() for name, result in results.items()})
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -220,7 +220,7 @@ def load(path: Path) -> Compiled | None:
     return _compiled({name: CompileResult._rebuild(context, *parts) for name, parts in pickle.loads(data).items()})
 
 
-def _compiled(results: Mapping[str, CompileResult]) -> Compiled:
+def _compiled(results: Mapping[str, Any]) -> Compiled:
     addresses = {
         name: int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
         for name, result in results.items()

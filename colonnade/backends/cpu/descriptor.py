@@ -30,7 +30,7 @@ LOADS = {"int32": w.LOAD_INT32, "string": w.LOAD_STRING}
 VALUES = {"float32": w.VALUE_F32, "float64": w.VALUE_F64, "int32": w.VALUE_INT, "int64": w.VALUE_INT}
 FAR_BYTES = 1 << 20
 """From this size on a table's rows are prefetched: it does not stay in a core's own cache."""
-BLOCK_COLUMNS = {w.SINGLE: 32, w.POOLED: 4, w.NUMERIC: 32, w.SPREAD: 4}
+BLOCK_COLUMNS = {w.SINGLE: 128, w.POOLED: 4, w.NUMERIC: 32, w.SPREAD: 4}
 """Columns of one block, by kind."""
 
 
@@ -174,6 +174,8 @@ class _Builder:
             row[w.SEPARATOR_WIDTH // 8] = len(ids.split)
         kind, wide = self.kind(row, column, ids)
         self.slots(row, column, wide)
+        if kind == w.SINGLE:
+            self.shortcut(row, ids)
         dim = int(row[w.DIM // 8])
         group = (kind, int(row[w.BUFFER // 8]), dim) if kind == w.SINGLE else (kind, 0, 0)
         bound = self.program[column.table].rows if column.table is not None else 0
@@ -197,6 +199,14 @@ class _Builder:
             return (w.SINGLE, dim) if width == 1 and not row[w.WEIGHTS // 8] else (w.SPREAD, dim * width)
         single = width == 1 and not ids.split and not row[w.WEIGHTS // 8]
         return (w.SINGLE if single else w.POOLED), dim
+
+    def shortcut(self, row: Words, ids: Chain) -> None:
+        """Write the tree of a column that is nothing but a bucketized float32 whose ids are proven."""
+        plain = not row[w.FILTERS // 8] and row[w.ROWS // 8] == w.UNCHECKED and len(ids.steps) == 1
+        if plain and ids.steps[0].tile == "bucketize_f32" and self.layout.places[ids.field].dtype == "float32":
+            tree, height = ids.steps[0].parameters
+            if height <= 3:
+                row[w.TREE // 8], row[w.HEIGHT // 8] = tree, height
 
     def table(self, row: Words, column: Column, ids: Chain) -> int:
         """Write the words of a column's table; gives its embedding_dim."""

@@ -39,7 +39,7 @@ def _load_strings(offsets: int, data: int, n: int, target: int) -> None:
 @kernel
 def _load_int32(source: int, n: int, target: int) -> None:
     for i in range(n):
-        store_i64(target + 8 * i, np.int64(load_i32(source + 4 * i)))
+        store_i64(target + 8 * i, load_i32(source + 4 * i))
 
 
 @kernel

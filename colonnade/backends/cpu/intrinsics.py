@@ -9,6 +9,7 @@ import platform
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
+import numpy as np
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
@@ -28,16 +29,17 @@ def kernel(function: F) -> F:
     return cast(F, njit(nogil=True, error_model="numpy", boundscheck=False)(function))
 
 
-def intrinsic(function: F) -> F:
-    """A function whose LLVM IR we write."""
-    return cast(F, _intrinsic(function))
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """A function whose LLVM IR we write: called without its first operand, numba's typing context."""
+    return _intrinsic(function)
 
 
 def _load(llvm: ir.Type, numba_type: types.Type) -> Any:
     @intrinsic
     def load(typing: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.load(builder.inttoptr(args[0], POINTER), typ=llvm, align=1)
+            value = builder.load(builder.inttoptr(args[0], POINTER), typ=llvm, align=1)
+            return builder.sext(value, I64) if llvm is I32 and numba_type is types.int64 else value
 
         return numba_type(types.int64), generate
 
@@ -56,16 +58,23 @@ def _store(llvm: ir.Type, numba_type: types.Type) -> Any:
     return store
 
 
-load_u8, store_u8 = _load(I8, types.uint8), _store(I8, types.uint8)
-load_i32, store_i32 = _load(I32, types.int32), _store(I32, types.int32)
-load_u32 = _load(I32, types.uint32)
-load_i64, store_i64 = _load(I64, types.int64), _store(I64, types.int64)
-load_u64, store_u64 = _load(I64, types.uint64), _store(I64, types.uint64)
-load_f32, store_f32 = _load(F32, types.float32), _store(F32, types.float32)
-load_f64, store_f64 = _load(F64, types.float64), _store(F64, types.float64)
+load_u8: Callable[[int], np.uint8] = _load(I8, types.uint8)
+store_u8: Callable[[int, np.uint8], None] = _store(I8, types.uint8)
+store_i32: Callable[[int, np.int32], None] = _store(I32, types.int32)
+load_i32: Callable[[int], int] = _load(I32, types.int64)
+"""Widened to int64."""
+load_u32: Callable[[int], np.uint32] = _load(I32, types.uint32)
+load_i64: Callable[[int], int] = _load(I64, types.int64)
+store_i64: Callable[[int, int], None] = _store(I64, types.int64)
+load_u64: Callable[[int], np.uint64] = _load(I64, types.uint64)
+store_u64: Callable[[int, np.uint64], None] = _store(I64, types.uint64)
+load_f32: Callable[[int], np.float32] = _load(F32, types.float32)
+store_f32: Callable[[int, np.float32], None] = _store(F32, types.float32)
+load_f64: Callable[[int], np.float64] = _load(F64, types.float64)
+store_f64: Callable[[int, np.float64], None] = _store(F64, types.float64)
 
 
-class _Lanes(types.Type):  # type: ignore[misc]
+class _Lanes(types.Type):
     """A numba value of eight float32 lanes."""
 
     def __init__(self) -> None:
@@ -77,7 +86,7 @@ VECTOR = ir.VectorType(F32, LANES)
 
 
 @register_model(_Lanes)
-class _LanesModel(models.PrimitiveModel):  # type: ignore[misc]
+class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, fe_type: Any) -> None:
         super().__init__(manager, fe_type, VECTOR)
 
@@ -161,11 +170,11 @@ def _count_at_most(element: ir.Type, numba_type: types.Type) -> Any:
     return count
 
 
-count_at_most_f32 = _count_at_most(F32, types.float32)
-count_at_most_f64 = _count_at_most(F64, types.float64)
+count_at_most_f32: Callable[[int, np.float32], int] = _count_at_most(F32, types.float32)
+count_at_most_f64: Callable[[int, np.float64], int] = _count_at_most(F64, types.float64)
 
 
-def scratch(size: int) -> Any:
+def scratch(size: int) -> Callable[[], int]:
     """A numba function that gives the address of `size` bytes on the caller's stack, a multiple of 64."""
 
     @intrinsic
@@ -178,11 +187,11 @@ def scratch(size: int) -> Any:
 
         return types.int64(), generate
 
-    return allocate
+    return cast(Callable[[], int], allocate)
 
 
 @intrinsic
-def high_product(typing: Any, a: Any, b: Any) -> Any:
+def _high_product(typing: Any, a: Any, b: Any) -> Any:
     """The upper 64 bits of the 128-bit product of two uint64."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -192,8 +201,11 @@ def high_product(typing: Any, a: Any, b: Any) -> Any:
     return types.uint64(types.uint64, types.uint64), generate
 
 
+high_product: Callable[[np.uint64, np.uint64], np.uint64] = _high_product
+
+
 @intrinsic
-def prefetch(typing: Any, address: Any) -> Any:
+def _prefetch(typing: Any, address: Any) -> Any:
     """Hint that the cache line at the address will be read."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -203,6 +215,9 @@ def prefetch(typing: Any, address: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(types.int64), generate
+
+
+prefetch: Callable[[int], None] = _prefetch
 
 
 def _atomic(operation: str) -> Any:
@@ -218,11 +233,12 @@ def _atomic(operation: str) -> Any:
     return update
 
 
-atomic_add, atomic_swap = _atomic("add"), _atomic("xchg")
+atomic_add: Callable[[int, int], int] = _atomic("add")
+atomic_swap: Callable[[int, int], int] = _atomic("xchg")
 
 
 @intrinsic
-def atomic_replace(typing: Any, address: Any, old: Any, new: Any) -> Any:
+def _atomic_replace(typing: Any, address: Any, old: Any, new: Any) -> Any:
     """Whether the value at the address was `old` and became `new`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -232,8 +248,11 @@ def atomic_replace(typing: Any, address: Any, old: Any, new: Any) -> Any:
     return types.boolean(types.int64, types.int64, types.int64), generate
 
 
+atomic_replace: Callable[[int, int, int], bool] = _atomic_replace
+
+
 @intrinsic
-def atomic_load(typing: Any, address: Any) -> Any:
+def _atomic_load(typing: Any, address: Any) -> Any:
     """The value at the address (a multiple of 8)."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -242,8 +261,11 @@ def atomic_load(typing: Any, address: Any) -> Any:
     return types.int64(types.int64), generate
 
 
+atomic_load: Callable[[int], int] = _atomic_load
+
+
 @intrinsic
-def pause(typing: Any) -> Any:
+def _pause(typing: Any) -> Any:
     """Tell the CPU that this is a spin loop."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -258,8 +280,11 @@ def pause(typing: Any) -> Any:
     return types.void(), generate
 
 
+pause: Callable[[], None] = _pause
+
+
 @intrinsic
-def system_call(typing: Any, number: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
+def _system_call(typing: Any, number: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     """libc's `syscall` with four operands."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -269,8 +294,11 @@ def system_call(typing: Any, number: Any, a: Any, b: Any, c: Any, d: Any) -> Any
     return types.int64(*[types.int64] * 5), generate
 
 
+system_call: Callable[[int, int, int, int, int], int] = _system_call
+
+
 @intrinsic
-def call_worker(typing: Any, function: Any, operand: Any) -> Any:
+def _call_worker(typing: Any, function: Any, operand: Any) -> Any:
     """Call the C function `int64 f(int64)` at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -279,8 +307,11 @@ def call_worker(typing: Any, function: Any, operand: Any) -> Any:
     return types.int64(types.int64, types.int64), generate
 
 
+call_worker: Callable[[int, int], int] = _call_worker
+
+
 @intrinsic
-def call_tile(typing: Any, function: Any, step: Any, source: Any, n: Any, target: Any) -> Any:
+def _call_tile(typing: Any, function: Any, step: Any, source: Any, n: Any, target: Any) -> Any:
     """Call the C function `void f(int64, int64, int64, int64)` at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -290,8 +321,11 @@ def call_tile(typing: Any, function: Any, step: Any, source: Any, n: Any, target
     return types.void(*[types.int64] * 5), generate
 
 
+call_tile: Callable[[int, int, int, int, int], None] = _call_tile
+
+
 @intrinsic
-def call_five(typing: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
+def _call_five(typing: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any) -> Any:
     """Call the C function `int64 f(int64, int64, int64, int64, int64)` at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -300,14 +334,20 @@ def call_five(typing: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any
     return types.int64(*[types.int64] * 6), generate
 
 
+call_five: Callable[[int, int, int, int, int, int], int] = _call_five
+
+
 @intrinsic
-def call_six(typing: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
+def _call_six(typing: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any, f: Any) -> Any:
     """Call the C function `int64 f(int64, int64, int64, int64, int64, int64)` at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.call(_callee(builder, args[0], ir.FunctionType(I64, [I64] * 6)), args[1:])
 
     return types.int64(*[types.int64] * 7), generate
+
+
+call_six: Callable[[int, int, int, int, int, int, int], int] = _call_six
 
 
 def _callee(builder: Any, address: Any, kind: ir.FunctionType) -> Any:

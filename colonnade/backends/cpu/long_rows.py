@@ -24,6 +24,7 @@ from colonnade.backends.cpu.units import (
     next_tokens,
 )
 
+NO_BYTE = np.uint8(0)
 ONE = np.float32(1)
 ZERO = np.float32(0)
 
@@ -32,7 +33,8 @@ ZERO = np.float32(0)
 def _kept(keep: int, n: int) -> int:
     total = 0
     for i in range(n):
-        total += np.int64(load_u8(keep + i))
+        if load_u8(keep + i) != NO_BYTE:
+            total += 1
     return total
 
 

@@ -113,7 +113,7 @@ def pool_rows(call: int, d: int, s: int, start: int, n: int) -> int:
     """Pool n batch rows whose lookups lie one after another."""
     at = 0
     for r in range(n):
-        count = np.int64(load_i32(s + COUNTS + 4 * r))
+        count = load_i32(s + COUNTS + 4 * r)
         _pool_any(d, s + LOOKED_UP + 8 * at, s + FACTORS + 4 * at, count, slot_of(call, d, start + r))
         at += count
     return 0

@@ -11,6 +11,7 @@ from colonnade.backends.cpu.intrinsics import LANES, kernel, load_i64, load_lane
 from colonnade.backends.cpu.lookups import copy_slots, element_rows
 from colonnade.backends.cpu.rows import copy_row, stream_row
 from colonnade.backends.cpu.scratch import DESTINATIONS, ROW_PITCH, ROW_TILE, ROWS_OF_BLOCK
+from colonnade.backends.cpu.tiles.bucketize import bucketized_rows
 from colonnade.backends.cpu.units import implements
 
 
@@ -46,15 +47,25 @@ def _copy_block(s: int, count: int, n: int, shift: int, stride: int, dim: int, s
 def run_single(call: int, block: int, s: int, begin: int, end: int) -> int:
     """Rows begin .. end - 1 of a block."""
     first, count = load_i64(block + w.COLUMN), load_i64(block + w.COUNT)
+    buffer = call + load_i64(first + w.BUFFER)
+    output, stride = load_i64(buffer), load_i64(buffer + 8)
+    floats, batch = load_i64(call + w.SOURCES), load_i64(call + w.BATCH)
     for start in range(begin, end, ROW_TILE):
         n = min(ROW_TILE, end - start)
         for c in range(count):
             d = first + w.DESCRIPTOR_BYTES * c
-            element_rows(call, d, s, start, n, 1, s + ROWS_OF_BLOCK + ROW_PITCH * c)
-            slot = load_i64(d + w.OFFSET) + load_i64(call + load_i64(d + w.BUFFER))
-            store_i64(s + DESTINATIONS + 8 * c, slot)
-        stride = load_i64(call + load_i64(first + w.BUFFER) + 8)
+            rows = s + ROWS_OF_BLOCK + ROW_PITCH * c
+            tree = load_i64(d + w.TREE)
+            if tree != 0:
+                source = floats + 4 * (batch * load_i64(d + w.START) + start)
+                table, size = load_i64(d + w.TABLE), load_i64(d + w.ROW_BYTES)
+                bucketized_rows(source, n, tree, load_i64(d + w.HEIGHT), table, size, rows)
+            else:
+                element_rows(call, d, s, start, n, 1, rows)
+            store_i64(s + DESTINATIONS + 8 * c, load_i64(d + w.OFFSET) + output)
         _copy_block(s, count, n, start * stride, stride, load_i64(first + w.DIM), load_i64(call + w.STREAM))
         for c in range(count):
-            copy_slots(call, first + w.DESCRIPTOR_BYTES * c, start, start + n, load_i64(first + w.DIM))
+            d = first + w.DESCRIPTOR_BYTES * c
+            if load_i64(d + w.COPIES) > 0:
+                copy_slots(call, d, start, start + n, load_i64(first + w.DIM))
     return 0

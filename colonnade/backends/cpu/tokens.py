@@ -106,11 +106,11 @@ def look_up_tokens(call: int, d: int, s: int, n: int, element: int, kept: int) -
             if far:
                 prefetch(row)
         else:
-            row = outside(call, d, (element + np.int64(mark)) // width, load_i64(ids + 8 * i))
+            row = outside(call, d, (element + mark) // width, load_i64(ids + 8 * i))
         store_i64(s + LOOKED_UP + 8 * kept, row)
-        store_i32(s + MARKS + 4 * (kept - first), mark)
+        store_i32(s + MARKS + 4 * (kept - first), np.int32(mark))
         if weighted:
-            store_f32(s + FACTORS + 4 * kept, load_f32(s + ELEMENT_FACTORS + 4 * np.int64(mark)))
+            store_f32(s + FACTORS + 4 * kept, load_f32(s + ELEMENT_FACTORS + 4 * mark))
         kept += 1
     return kept
 
@@ -121,7 +121,7 @@ def _count_marks(s: int, n: int, row: int, end: int, width: int) -> None:
     at = 0
     for r in range(row, end):
         begin = at
-        while at < n and np.int64(load_i32(s + MARKS + 4 * at)) < (r + 1) * width:
+        while at < n and load_i32(s + MARKS + 4 * at) < (r + 1) * width:
             at += 1
         store_i32(s + COUNTS + 4 * (r - row), np.int32(at - begin))
 
@@ -137,7 +137,7 @@ def _split_rows(call: int, d: int, s: int, start: int, row: int, n: int, width: 
         run_long_rows(call, d, s, start + row, start + row + 1)
         units.load_split(call, d, s, start * width, n * width)
         return row + 1
-    while count > 0 and np.int64(load_i32(s + MARKS + 4 * (count - 1))) >= end * width:
+    while count > 0 and load_i32(s + MARKS + 4 * (count - 1)) >= end * width:
         count -= 1
     kept = units.look_up_tokens(call, d, s, count, start * width, 0)
     _count_marks(s, kept, row, end, width)

@@ -3,38 +3,40 @@
 from __future__ import annotations
 
 # A chain: how a field's elements are read, and the steps done to them. A column's descriptor starts with one.
-BASE = 0  # where in the context the address of the field's buffer lies
-START = 8  # elements a batch row before the field
-ITEM = 16  # bytes of one element
-LOAD = 24  # LOAD_*
-STEPS = 32  # number of steps
-FIRST_STEP = 40  # address
-ON_TOKENS = 48  # a filter: 1 where it looks at tokens rather than at elements
-CHAIN_BYTES = 64
+START = 0  # elements a batch row before the field
+BASE = 64  # where in the context the address of the field's buffer lies
+ITEM = 72  # bytes of one element
+LOAD = 80  # LOAD_*
+STEPS = 88  # number of steps
+FIRST_STEP = 96  # address
+ON_TOKENS = 128  # a filter: 1 where it looks at tokens rather than at elements
+CHAIN_BYTES = 192
 
 LOAD_DIRECT, LOAD_INT32, LOAD_STRING = range(3)
 
-# The rest of a descriptor.
+# The rest of a descriptor. A bucketized column reads nothing but its first cache line.
+TREE = 8  # a single float32 column that is bucketized and looked up, and no more: address of its tree, else 0
+HEIGHT = 16  # of the tree
+TABLE = 24  # address of row 0
+ROW_BYTES = 32
+OFFSET = 40  # bytes into an output row
 COPIES = 48  # number of further slots
-TABLE = 56  # address of row 0
-ROWS = 64  # rows of the table; UNCHECKED: every id is proven to lie in it
-ROW_BYTES = 72
-BUFFER = 80  # where in the context the address of the output lies; its row stride follows
-OFFSET = 88  # bytes into an output row
-DIM = 96  # embedding_dim
-EMPTY = 104  # address of the row that stands for no element
+ROWS = 56  # rows of the table; UNCHECKED: every id is proven to lie in it
+BUFFER = 104  # where in the context the address of the output lies; its row stride follows
 FILTERS = 112  # number of filters
-FIRST_FILTER = 120  # address of their chains
-WIDTH = 128  # elements a batch row
-POOLING = 136
-WEIGHTS = 144  # address of their chain, or 0
-SEPARATOR = 152  # address
-SEPARATOR_WIDTH = 160  # 0: no split
-ZERO = 168  # address of a row of zeros
-FIRST_COPY = 184  # address of (buffer, offset) pairs
-NUMBER = 192  # of the column
-VALUE = 200  # a numeric column: VALUE_*
-FAR = 208  # 1 where the table is larger than the caches: rows are prefetched
+EMPTY = 120  # address of the row that stands for no element
+DIM = 128  # embedding_dim
+FIRST_FILTER = 136  # address of the filters' chains
+WIDTH = 144  # elements a batch row
+POOLING = 152
+WEIGHTS = 160  # address of their chain, or 0
+SEPARATOR = 168  # address
+SEPARATOR_WIDTH = 176  # 0: no split
+ZERO = 184  # address of a row of zeros
+FIRST_COPY = 192  # address of (buffer, offset) pairs
+NUMBER = 200  # of the column
+VALUE = 208  # a numeric column: VALUE_*
+FAR = 216  # 1 where the table is larger than the caches: rows are prefetched
 DESCRIPTOR_BYTES = 256
 UNCHECKED = -1
 

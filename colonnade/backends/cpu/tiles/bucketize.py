@@ -27,6 +27,8 @@ from colonnade.ops.bucketize import Bucketize, flushed
 
 Floats = npt.NDArray[np.floating[Any]]
 
+Search = Callable[..., int]
+
 NODE = 16
 HOLDS = tuple(NODE * (NODE + 1) ** k for k in range(6))
 """Boundaries in a full subtree of height k + 1."""
@@ -51,7 +53,9 @@ def height_of(count: int) -> int:
     return next(k + 1 for k, holds in enumerate(HOLDS) if count <= holds)
 
 
-def _search(count: Any, bytes_each: int) -> tuple[Callable[..., int], Callable[..., int], Callable[..., int]]:
+def _search(
+    count: Callable[[int, Any], int], bytes_each: int
+) -> tuple[Callable[..., int], Callable[..., int], Callable[..., int]]:
     """Searches for trees of height 2, 3 and more."""
 
     @kernel
@@ -104,7 +108,7 @@ def bucketize_f32(step: int, source: int, n: int, target: int) -> None:
 
 
 @kernel
-def _find_f64(root: int, height: int, x: float) -> int:
+def _find_f64(root: int, height: int, x: np.float64) -> int:
     x = x if x == x else INF64
     if height == 1:
         return count_at_most_f64(root, x)
@@ -142,6 +146,23 @@ def bucketize_int(step: int, source: int, n: int, target: int) -> None:
     root, height = load_i64(step + 8), load_i64(step + 16)
     for i in range(n):
         store_i64(target + 8 * i, _find_f32(root, height, np.float32(load_i64(source + 8 * i))))
+
+
+@kernel
+def bucketized_rows(source: int, n: int, root: int, height: int, table: int, size: int, rows: int) -> None:
+    """The address of each float32 value's table row: bucketize and look-up in one pass. Facts: height is at most 3."""
+    if height == 2:
+        for i in range(n):
+            x = load_f32(source + 4 * i)
+            store_i64(rows + 8 * i, table + size * _TWO_F32(root, x if x == x else INF32))
+    elif height == 1:
+        for i in range(n):
+            x = load_f32(source + 4 * i)
+            store_i64(rows + 8 * i, table + size * count_at_most_f32(root, x if x == x else INF32))
+    else:
+        for i in range(n):
+            x = load_f32(source + 4 * i)
+            store_i64(rows + 8 * i, table + size * _THREE_F32(root, x if x == x else INF32))
 
 
 @lowering(Bucketize)

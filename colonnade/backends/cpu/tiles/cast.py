@@ -17,18 +17,18 @@ from colonnade.backends.cpu.intrinsics import (
 from colonnade.backends.cpu.tiles.registry import Memory, Step, lowering, tile
 from colonnade.ops.cast import Cast
 
-LEAST_32, LEAST_64 = np.int64(-(2**31)), np.int64(-(2**63))
+LEAST_32, LEAST_64 = -(2**31), -(2**63)
 END_32, END_64 = np.float64(2**31), np.float64(2**63)
 
 
 @kernel
 def _whole_32(x: float) -> int:
-    return np.int64(x) if x >= -END_32 and x < END_32 else LEAST_32
+    return int(x) if x >= -END_32 and x < END_32 else LEAST_32
 
 
 @kernel
 def _whole_64(x: float) -> int:
-    return np.int64(x) if x >= -END_64 and x < END_64 else LEAST_64
+    return int(x) if x >= -END_64 and x < END_64 else LEAST_64
 
 
 @tile
@@ -36,7 +36,7 @@ def _whole_64(x: float) -> int:
 def cast_int_int32(step: int, source: int, n: int, target: int) -> None:
     """Integer to int32: the lower half, its sign kept."""
     for i in range(n):
-        store_i64(target + 8 * i, np.int64(load_i32(source + 8 * i)))
+        store_i64(target + 8 * i, load_i32(source + 8 * i))
 
 
 @tile

@@ -1,0 +1,101 @@
+"""Compiled code on disk: found again, compiled once by many processes, carried in a folder, never trusted when damaged."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from colonnade.backends.cpu import cache
+
+NOTICE = "compiling the cpu engine"
+ANSWER = """
+import sys
+import numpy as np
+from pathlib import Path
+from colonnade.backends.cpu import CpuBackend, cache
+if len(sys.argv) > 1:
+    assert cache.import_cache(Path(sys.argv[1]))
+from tests.unit.backends.cpu.columns import Maker, check
+maker = Maker(3)
+for _ in range(12):
+    maker.column()
+check(maker.case(70))
+print("right")
+"""
+
+
+def answer(env: Mapping[str, str], *operands: str) -> subprocess.Popen[str]:
+    root = Path(__file__).parents[4]
+    return subprocess.Popen(
+        [sys.executable, "-c", ANSWER, *operands],
+        cwd=root,
+        env={**os.environ, **env, "PYTHONPATH": str(root)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def finished(process: subprocess.Popen[str]) -> str:
+    """What it logged; it must have answered rightly."""
+    out, err = process.communicate()
+    assert process.returncode == 0 and out == "right\n", err
+    return err
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("artifact")
+    cache.export_cache(folder)
+    return folder
+
+
+def test_a_clean_machine_answers_from_an_artifact(exported: Path, tmp_path: Path) -> None:
+    log = finished(answer({"COLONNADE_CACHE_DIR": str(tmp_path)}, str(exported)))
+    assert NOTICE not in log
+    assert not (tmp_path / "cpu").exists()
+
+
+def test_portable_code_alone_answers(exported: Path, tmp_path: Path) -> None:
+    name = cache.portable_file()
+    if name is None:  # not an x86-64-v3 CPU: nothing portable is exported
+        assert len(list(exported.iterdir())) == 1
+        return
+    carried = tmp_path / "carried"
+    carried.mkdir()
+    shutil.copyfile(exported / name, carried / name)
+    log = finished(answer({"COLONNADE_CACHE_DIR": str(tmp_path / "cache")}, str(carried)))
+    assert NOTICE not in log
+
+
+def test_many_processes_share_one_compile(exported: Path, tmp_path: Path) -> None:
+    # The folder holds a damaged file: it is compiled anew, once.
+    folder = tmp_path / "cpu"
+    folder.mkdir()
+    (folder / cache.host_file()).write_bytes(b"half a file")
+    processes = [answer({"COLONNADE_CACHE_DIR": str(tmp_path)}) for _ in range(3)]
+    logs = [finished(p) for p in processes]
+    assert sum(NOTICE in log for log in logs) == 1
+    assert cache.load(folder / cache.host_file()) is not None
+    assert not list(folder.glob("*.part"))
+
+
+def test_a_damaged_file_is_none(exported: Path, tmp_path: Path) -> None:
+    whole = (exported / cache.host_file()).read_bytes()
+    damaged = tmp_path / cache.host_file()
+    for content in (b"", whole[:-1], whole[:40], whole[:100] + b"x" + whole[101:]):
+        damaged.write_bytes(content)
+        assert cache.load(damaged) is None
+
+
+def test_a_folder_that_cannot_be_made_is_no_error(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    with cache._locked(blocked / "cpu" / "x") as writable:
+        assert not writable
