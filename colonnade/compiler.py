@@ -75,12 +75,17 @@ def compile(
         weights,
         chosen,
         id_policy=id_policy,
-        threads=threads or settings().threads or 1,
+        threads=_threads(threads),
         explanation=explanation,
         fingerprint=fingerprint,
     )
     executable.explanation.seconds["backend"] = time.perf_counter() - began  # type: ignore[index]
     return executable
+
+
+def _threads(given: int | None) -> int:
+    """As given, whatever it is: the executable refuses what is no number of threads."""
+    return settings().threads or 1 if given is None else given
 
 
 def load(
@@ -105,7 +110,7 @@ def load(
         loaded.weights,
         chosen,
         id_policy=id_policy,
-        threads=threads or settings().threads or 1,
+        threads=_threads(threads),
         explanation=loaded.explanation,
         fingerprint=loaded.manifest.source,
         golden=loaded.golden,

@@ -34,7 +34,7 @@ class Bucketize(MapOp):
             raise ShapeError("bucketize takes numbers", got=x.dtype, want=", ".join(NUMERIC))
         bounds = self.boundaries.array
         if bounds.dtype != np.float32 or np.isnan(bounds).any() or (bounds[:-1] > bounds[1:]).any():
-            raise ShapeError("bucketize takes nondecreasing float32 boundaries", got=repr(self.boundaries))
+            raise ShapeError("bucketize takes nondecreasing float32 boundaries", got=_fault(bounds))
         return ElementFacts("int32", 0, len(bounds))
 
     def reference(self, *args: Value) -> Value:
@@ -56,3 +56,10 @@ def flushed(
 ) -> np.ndarray[tuple[int, ...], np.dtype[np.floating]]:
     """The same values with float32 denormals replaced by zero (float64: its own denormals)."""
     return np.where(np.abs(x) < np.finfo(x.dtype).tiny, np.zeros_like(x), x)
+
+
+def _fault(bounds: np.ndarray) -> str:
+    """The dtype, and the first neighbours that are out of order."""
+    wrong = np.flatnonzero(~(bounds[:-1] <= bounds[1:]))
+    where = f": {bounds[wrong[0]]} before {bounds[wrong[0] + 1]}" if len(wrong) else ""
+    return f"{bounds.dtype}[{len(bounds)}]{where}"

@@ -166,7 +166,7 @@ def _tensor(info: TensorInfo, key: str) -> str:
 
 
 class _Importer:
-    """Walks the flat graph in topological order; collects what it cannot say."""
+    """Walks the flat graph in topological order; collects what it cannot say, and variables without a value."""
 
     def __init__(self, flat: FlatGraph, signature: Signature, store: VariableStore) -> None:
         self.flat = flat
@@ -174,6 +174,7 @@ class _Importer:
         self.values: dict[str, Node] = {}
         self.unsupported: dict[str, str] = {}
         self.poisoned: set[str] = set()
+        self.absent: list[str] = []
         self.inputs = {canonical(_tensor(info, key)): (key, info) for key, info in signature.inputs.items()}
 
     # -- what rules use ----------------------------------------------------------------------------------------------
@@ -195,9 +196,11 @@ class _Importer:
 
     def variable(self, source: Source) -> Node:
         """The variable's node. Errors: ImportFailure where the checkpoint has no value for it."""
-        if source.name not in self.graph.store:
-            raise ImportFailure("the checkpoint holds no value for the variable", where=source.name)
-        value = self.graph.store[source.name]
+        try:
+            value = self.graph.store[source.name]
+        except (KeyError, ImportFailure) as error:
+            self.absent.append(f"{source.name}: {error.message}" if isinstance(error, ImportFailure) else source.name)
+            raise ImportFailure("the checkpoint holds no value for the variable", where=source.name) from error
         return self.graph.add(Variable(source.name, value.dtype.name, value.shape), source=source.name)
 
     def constant(self, value: int, dtype: str, source: Source) -> Node:
@@ -213,6 +216,12 @@ class _Importer:
             if source.name not in fed:
                 self._node(source)
         outputs = {key: canonical(self.flat.tensors[info.name]) for key, info in wanted.items()}
+        if self.absent:
+            raise ImportFailure(
+                f"the checkpoint holds no value for {len(self.absent)} variable(s) that the outputs need",
+                got=listed(self.absent),
+                help="copy the whole model, its folder `variables` too",
+            )
         if self.unsupported:
             raise self._refusal(outputs)
         self.graph.set_outputs({key: self.operand(ref) for key, ref in outputs.items()})

@@ -1,0 +1,231 @@
+"""Inputs on which systems like this one fail in public, answered as TensorFlow answers them, on every target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colonnade import compiler
+from colonnade.errors import IdRangeError, ShapeError
+from colonnade.executable import Executable
+from colonnade.testing.models import ColumnSpec, ModelSpec, build
+from colonnade.testing.models.feeds import spec_feed
+from colonnade.testing.oracle import OracleError, TensorFlowModel
+from tests.oracle.tf_models import Build, counted, layer, saved
+
+Array = np.ndarray[Any, Any]
+TARGETS = ("reference", "cpu")
+F32 = np.float32
+
+
+def column(values: Any, dtype: Any = np.int64) -> Array:
+    return np.array(values, dtype).reshape(-1, 1)
+
+
+class Model:
+    """A SavedModel, TensorFlow's answers, and ours by target."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.tensorflow = TensorFlowModel(path)
+        self._compiled: dict[tuple[str, str], Executable] = {}
+
+    def compiled(self, target: str, id_policy: str = "error") -> Executable:
+        key = (target, id_policy)
+        if key not in self._compiled:
+            self._compiled[key] = compiler.compile(self.path, target, id_policy=id_policy)
+        return self._compiled[key]
+
+    def answer(self, feed: Mapping[str, Array]) -> Array:
+        """TensorFlow's answer, which that of every target equals bit for bit."""
+        expected = self.tensorflow.run(feed)["out"]
+        for target in TARGETS:
+            got = self.compiled(target)(feed)["out"]
+            assert got.dtype == expected.dtype and got.shape == expected.shape, target
+            assert got.tobytes() == expected.tobytes(), f"{target}: {got.tolist()}, not {expected.tolist()}"
+        return expected
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Model]]:
+    folder = tmp_path_factory.mktemp("cases")
+    made = {name: Model(saved(folder / name, each)) for name, each in BUILDS.items()}
+    yield made
+    for model in made.values():
+        model.tensorflow.close()
+
+
+def identity(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    ids = tf.compat.v1.placeholder(tf.int64, (None, 1), "ids")
+    of = tf.feature_column.categorical_column_with_identity("ids", 14)
+    return {"ids": ids}, layer(tf, {"ids": ids}, tf.feature_column.embedding_column(of, 1, initializer=counted(tf)))
+
+
+def several(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    ids = tf.compat.v1.placeholder(tf.int64, (None, 3), "ids")
+    of = tf.feature_column.categorical_column_with_identity("ids", 14)
+    embedded = tf.feature_column.embedding_column(of, 1, combiner="mean", initializer=counted(tf))
+    return {"ids": ids}, layer(tf, {"ids": ids}, embedded)
+
+
+def numeric(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    features = {name: tf.compat.v1.placeholder(tf.float32, (None, 1), name) for name in ("zz", "aa")}
+    return features, layer(tf, features, *(tf.feature_column.numeric_column(name) for name in features))
+
+
+def mixed(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    fc = tf.feature_column
+    features = {name: tf.compat.v1.placeholder(tf.float32, (None, 2), name) for name in ("zz", "mm")}
+    features["aa"] = tf.compat.v1.placeholder(tf.float32, (None, 1), "aa")
+    buckets = fc.bucketized_column(fc.numeric_column("aa"), [0.0, 10.0])
+    columns = [
+        fc.numeric_column("zz", shape=(2,)),
+        fc.embedding_column(buckets, 3),
+        fc.numeric_column("mm", shape=(2,)),
+    ]
+    return features, layer(tf, features, *columns)
+
+
+def named(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Columns in the order given to the layer: c, a, b10, b9."""
+    fc = tf.feature_column
+    features = {name: tf.compat.v1.placeholder(tf.string, (None, 1), name) for name in ("c", "a", "b10", "b9")}
+    of = {name: fc.categorical_column_with_hash_bucket(name, 5) for name in features}
+    return features, layer(tf, features, *(fc.embedding_column(of[name], 2) for name in features))
+
+
+def buckets(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    value = tf.compat.v1.placeholder(tf.float32, (None, 1), "x")
+    of = tf.feature_column.bucketized_column(tf.feature_column.numeric_column("x"), [0.0, 10.0, 100.0])
+    return {"x": value}, layer(tf, {"x": value}, tf.feature_column.embedding_column(of, 1, initializer=counted(tf)))
+
+
+def shared(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    fc = tf.feature_column
+    features = {name: tf.compat.v1.placeholder(tf.int64, (None, 2), name) for name in ("a", "b")}
+    of = [fc.categorical_column_with_hash_bucket(name, 10, tf.int64) for name in features]
+    return features, layer(tf, features, *tf.compat.v1.feature_column.shared_embedding_columns(of, 3))
+
+
+def vector(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    ids = tf.compat.v1.placeholder(tf.int64, (None,), "ids")
+    of = tf.feature_column.categorical_column_with_identity("ids", 14)
+    return {"ids": ids}, layer(tf, {"ids": ids}, tf.feature_column.embedding_column(of, 1, initializer=counted(tf)))
+
+
+BUILDS: dict[str, Build] = {
+    build.__name__: build for build in (identity, several, numeric, mixed, named, buckets, shared, vector)
+}
+
+
+# -- an id outside its table -------------------------------------------------------------------------------------------
+def test_a_missing_id_is_dropped_and_so_is_a_negative_one(models: dict[str, Model]) -> None:
+    answer = models["identity"].answer({"ids": column([3, 13, -1, 0, -7])})
+    assert answer.tolist() == [[4.0], [14.0], [0.0], [1.0], [0.0]]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_id_outside_its_table_is_an_error_everywhere(models: dict[str, Model], target: str) -> None:
+    feed = {"ids": column([3, 13, 14, 104, -1])}
+    with pytest.raises(OracleError, match="14 out of range"):
+        models["identity"].tensorflow.run(feed)
+    with pytest.raises(IdRangeError) as caught:
+        models["identity"].compiled(target)(feed)
+    for part in ("column 'ids'", "row 2", "id 14", "14", "embedding_weights", "id policy 'zero'"):
+        assert part in str(caught.value), part
+    # The executable is as good as before.
+    assert models["identity"].compiled(target)({"ids": column([3])})["out"].tolist() == [[4.0]]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_id_outside_its_table_is_zero_on_request_and_counted(models: dict[str, Model], target: str) -> None:
+    zero = models["identity"].compiled(target, "zero")
+    before = zero.report().zeroed_ids
+    got = zero({"ids": column([3, 13, 14, 104, -1, 2**40, 2**63 - 1, 2**32 + 3, -(2**63)])})["out"]
+    assert got.reshape(-1).tolist() == [4.0, 14.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]
+    assert zero.report().zeroed_ids - before == 5 and zero.report().id_policy == "zero"
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_zeroed_id_counts_in_a_mean(models: dict[str, Model], target: str) -> None:
+    zero = models["several"].compiled(target, "zero")
+    got = zero({"ids": np.array([[3, 104, -1], [14, 14, 14], [-1, -1, -1]])})["out"]
+    assert got.tolist() == [[2.0], [0.0], [0.0]]
+
+
+def test_several_ids_a_row(models: dict[str, Model]) -> None:
+    answer = models["several"].answer({"ids": np.array([[3, 13, -1], [-1, 0, 0], [-1, -1, -1], [1, 2, 3]])})
+    assert answer.tolist() == [[9.0], [1.0], [0.0], [3.0]]
+
+
+def test_a_feature_without_a_second_axis(models: dict[str, Model]) -> None:
+    assert models["vector"].answer({"ids": np.array([3, -1, 13])}).tolist() == [[4.0], [0.0], [14.0]]
+
+
+# -- order of the concatenation ----------------------------------------------------------------------------------------
+def test_numeric_columns_are_sorted_by_name(models: dict[str, Model]) -> None:
+    assert models["numeric"].answer({"zz": column([1], F32), "aa": column([2], F32)}).tolist() == [[2.0, 1.0]]
+
+
+def test_numeric_columns_stand_among_embedding_columns(models: dict[str, Model]) -> None:
+    rng = np.random.default_rng(0)
+    feed: dict[str, Array] = {k: rng.standard_normal((5, 2)).astype(F32) for k in ("zz", "mm")}
+    feed["zz"][0] = -0.0, np.nan
+    feed["aa"] = column([-1, 0, -0.0, np.nan, 11], F32)
+    answer = models["mixed"].answer(feed)
+    assert answer[:, 3:5].tobytes() == feed["mm"].tobytes() and answer[:, 5:7].tobytes() == feed["zz"].tobytes()
+    models["mixed"].answer({k: v[:0] for k, v in feed.items()} | {"aa": column([], F32)})
+
+
+def test_embedding_columns_are_sorted_by_name_and_the_program_tells_the_order(models: dict[str, Model]) -> None:
+    strings = {k: column([k.encode() + b"%d" % i for i in range(4)] + [b""], object) for k in ("c", "a", "b10", "b9")}
+    models["named"].answer(strings)
+    program = models["named"].compiled("cpu").program
+    places = sorted((c.slots[0].offset, c.slots[0].width, c.name) for c in program.columns)
+    assert places == [(0, 2, "a"), (2, 2, "b10"), (4, 2, "b9"), (6, 2, "c")]
+
+
+def test_columns_that_share_a_table_hold_it_once(models: dict[str, Model]) -> None:
+    models["shared"].answer({"a": np.array([[1, 2], [-1, -1]]), "b": np.array([[3, -1], [2**62, 1]])})
+    report = models["shared"].compiled("cpu").report()
+    assert report.num_columns == 2 and [(t.rows, t.embedding_dim) for t in report.tables] == [(10, 3)]
+
+
+# -- buckets -----------------------------------------------------------------------------------------------------------
+def test_bucket_of_nan_signed_zero_and_infinities(models: dict[str, Model]) -> None:
+    denormal = np.float32(-1e-45)
+    values = column([-1, 0, -0.0, 10, np.nan, np.inf, -np.inf, denormal, -denormal, np.nextafter(F32(10), F32(0))], F32)
+    ids = models["buckets"].answer({"x": values})[:, 0] - 1
+    assert ids.tolist() == [0, 1, 1, 2, 3, 3, 0, 1, 1, 1]
+
+
+@pytest.mark.parametrize("boundaries", [[10.0, 0.0], [0.0, 10.0, 5.0], [0.0, float("nan"), 1.0]])
+def test_unsorted_boundaries_are_refused_at_compile(tmp_path: Path, boundaries: list[float]) -> None:
+    def raw(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        value = tf.compat.v1.placeholder(tf.float32, (None,), "x")
+        return {"x": value}, {"out": tf.raw_ops.Bucketize(input=value, boundaries=boundaries, name="cut")}
+
+    with pytest.raises(ShapeError, match="nondecreasing float32 boundaries") as caught:
+        compiler.compile(saved(tmp_path / "model", raw))
+    assert "'cut'" in caught.value.where and " before " in caught.value.got
+
+
+# -- where the time went -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_report_says_where_time_and_memory_went(tmp_path: Path, target: str) -> None:
+    columns = tuple(ColumnSpec(f"s{i}", "hash", "string", 10 * 10 ** (i % 3), 8, "mean") for i in range(6))
+    spec = ModelSpec("ranking", columns, 4, (8,), (16, 8))
+    executable = compiler.compile(build(spec, tmp_path / "model"), target)
+    fresh = executable.report()
+    assert (fresh.calls, fresh.rows, fresh.feed_seconds, fresh.columns_seconds, fresh.dense_seconds) == (0, 0, 0, 0, 0)
+    for batch in (100, 0, 1):
+        executable(spec_feed(spec, batch, np.random.default_rng(batch)))
+    report = executable.report()
+    assert (report.backend, report.calls, report.rows, report.zeroed_ids) == (target, 3, 101, 0)
+    assert min(report.feed_seconds, report.columns_seconds, report.dense_seconds) > 0
+    assert report.num_columns == 6 and report.num_inputs == 7
+    assert report.table_bytes == 2 * (10 + 100 + 1000) * 8 * 4 == sum(t.bytes for t in report.tables)
