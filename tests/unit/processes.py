@@ -1,0 +1,93 @@
+"""What processes of `test_processes.py` run: each starts with modules imported and nothing else done."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from colonnade import compiler
+from colonnade.backends.cpu import cache
+from tests.unit.small_models import SIGNATURE, a_feed
+
+
+def refuse() -> Any:
+    """In the place of the compiler where nothing may be compiled."""
+    raise AssertionError("the engine is compiled")
+
+
+def load_and_answer(artifact: Path, cache_dir: Path, check: str) -> dict[str, bytes]:
+    """The answers of an artifact, in a process with a cache of its own."""
+    os.environ["COLONNADE_CACHE_DIR"] = str(cache_dir)
+    cache.compile_functions = refuse
+    got = compiler.load(artifact, check=check)(a_feed(9))
+    return {name: value.tobytes() for name, value in got.items()}
+
+
+def compile_and_answer(model: Path, cache_dir: Path, made: Path, log: Path) -> dict[str, bytes]:
+    """The answers of a model, where compiling the engine takes a while and is noted; `made` is what it gives."""
+
+    def compile_functions() -> Any:
+        with log.open("a") as file:
+            file.write("compiled\n")
+        time.sleep(0.5)
+        found = cache.load(made)
+        assert found is not None
+        return found.results
+
+    def save(_: Any, path: Path) -> None:
+        shutil.copyfile(made, path)  # code that was loaded cannot be stored again
+
+    os.environ["COLONNADE_CACHE_DIR"] = str(cache_dir)
+    cache.compile_functions, cache.save = compile_functions, save
+    got = compiler.compile(model, signature=SIGNATURE)(a_feed(9))
+    return {name: value.tobytes() for name, value in got.items()}
+
+
+def anonymous_bytes() -> int:
+    """Memory of this process that no file backs."""
+    for line in Path("/proc/self/smaps_rollup").read_text().splitlines():
+        if line.startswith("Anonymous:"):
+            return int(line.split()[1]) << 10
+    raise AssertionError("no line Anonymous")
+
+
+def peak_of(work: Callable[[], Any]) -> int:
+    """By how much the anonymous memory grew at most while `work` ran."""
+    before, seen, done = anonymous_bytes(), [0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.005):
+            seen.append(anonymous_bytes())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        work()
+        seen.append(anonymous_bytes())
+    finally:
+        done.set()
+        watcher.join()
+    return max(seen) - before
+
+
+def memory_used(model: Path, artifact: Path) -> int:
+    """The most memory that it takes to compile a model, answer, save, load and answer."""
+    rows = np.zeros((4,), object)
+    rows[:] = [b"a;b", b"c", b"", b"d;e;f"]
+
+    def work() -> None:
+        executable = compiler.compile(model)
+        feed = {i.name: rows for i in executable.program.inputs}
+        expected = executable(feed)
+        executable.save(artifact)
+        got = compiler.load(artifact)(feed)
+        assert {k: v.tobytes() for k, v in got.items()} == {k: v.tobytes() for k, v in expected.items()}
+
+    return peak_of(work)
