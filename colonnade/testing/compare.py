@@ -76,7 +76,7 @@ def difference(got: Array, want: Array, allowed: Array | float) -> Difference:
         both_tiny = (np.abs(got) < TINY) & (np.abs(want) < TINY)
         limit = np.broadcast_to(np.asarray(allowed, np.float64), got.shape)
         outside = ~same & ~both_tiny & ~((error <= limit) & (limit > 0))
-        ratio = np.where(error == 0, 0.0, error / np.maximum(limit, TINY))
+        ratio = np.where((error == 0) | np.isinf(limit), 0.0, error / np.maximum(limit, TINY))
         ratio = np.where(outside, np.maximum(ratio, 1.0 + EPS), np.where(both_tiny, 0.0, ratio))
     return _worst(got, want, same, outside, ratio, error)
 
@@ -172,15 +172,15 @@ def dense_rtol(program: Program) -> float:
 
 
 def allowed_of_dense(want: Array, rtol: float) -> Array | float:
-    """rtol times the larger of the element and the tensor's median magnitude.
+    """rtol times the larger of the element and the median magnitude of the tensor's values other than 0.
 
-    Facts: a value near 0 is a difference of larger ones, and as uncertain as they are.
+    Facts: a value near 0 is a difference of larger ones, and as uncertain as they are; relu makes many zeros.
     """
     if want.dtype.kind != "f" or not want.size:
         return 0.0
     with np.errstate(invalid="ignore"):
         size = np.abs(want.astype(np.float64))
-        finite = size[np.isfinite(size)]
+        finite = size[np.isfinite(size) & (size > 0)]
         return np.asarray(rtol * np.maximum(np.nan_to_num(size, posinf=0.0), np.median(finite) if finite.size else 0.0))
 
 

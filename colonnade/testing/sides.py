@@ -21,7 +21,8 @@ from colonnade.testing.requests import Request
 Array = NDArray[Any]
 Answer = dict[str, Array]
 
-_VIEWS = frozenset({"Reshape", "Identity", "Squeeze", "ExpandDims"})
+_VIEWS = {"Reshape": 0, "Identity": 0, "Squeeze": 0, "ExpandDims": 0, "Select": -1, "SelectV2": -1}
+"""Ops whose value is that of one operand: the first, or the last where rows without ids are replaced by zeros."""
 _HOPS = 6
 
 
@@ -147,7 +148,7 @@ class TensorFlowSide:
         edge = set(found)
         for _ in range(_HOPS):
             nodes = {t.partition(":")[0] for t in edge}
-            edge = {self.model.operands(n)[0] for n in nodes if kinds.get(n) in _VIEWS} - found
+            edge = {self.model.operands(n)[_VIEWS[kinds[n]]] for n in nodes if kinds.get(n) in _VIEWS} - found
             found |= edge
         return found
 

@@ -99,6 +99,13 @@ def test_dense_tolerance_does_not_vanish_near_zero() -> None:
     assert allowed[0] == pytest.approx(1e-5) and allowed[2] == pytest.approx(2e-5)
     assert np.isfinite(allowed).all()
     assert allowed_of_dense(np.array([1, 2]), 1e-5) == 0.0
+    clipped = np.array([0.0, 0.0, 0.0, 0.0, 1e-6, 0.5], F32)  # behind a relu
+    assert np.asarray(allowed_of_dense(clipped, 1e-5)).min() > 1e-6
+
+
+def test_an_infinite_tolerance_hides_no_other_element() -> None:
+    found = difference(np.array([np.inf, 2.0], F32), np.array([1.0, 1.0], F32), np.array([np.inf, 0.5]))
+    assert (found.outside, found.row) == (1, 1) and found.ratio == 2.0
 
 
 def test_rows_that_may_overflow_are_found() -> None:
