@@ -1,0 +1,1 @@
+"""What everything else is made of: dims, facts, expressions, constants, strings, packed batches, tensor files."""

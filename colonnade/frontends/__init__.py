@@ -1,0 +1,1 @@
+"""Frontends: from a model as another framework saves it to a graph of graph ops; one folder a framework."""

@@ -1,0 +1,1 @@
+"""What outsiders check their own ops, passes and backends with; nothing below imports it."""

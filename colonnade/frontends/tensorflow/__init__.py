@@ -1,0 +1,1 @@
+"""The TensorFlow frontend: reads SavedModels, without TensorFlow."""
