@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import numpy as np
-import torch
-
 from colonnade import artifact
 from colonnade.backends.backend import Backend
 from colonnade.backends.cpu import CpuBackend
@@ -23,7 +20,7 @@ from colonnade.frontends.tensorflow.importer import Imported, import_saved_model
 from colonnade.ir.explanation import ColumnOrigin, Decision, Explanation, PassCount
 from colonnade.ir.graph import Graph
 from colonnade.ir.infer import Memo
-from colonnade.ir.program import Program, Weights
+from colonnade.ir.program import Program, Weights, param_value
 from colonnade.passes.assemble import assemble
 from colonnade.passes.base import Log, Pass, run
 from colonnade.passes.pipelines import COLUMNS
@@ -140,10 +137,10 @@ def refresh(
             help="compile it without --like",
         )
     rows = {t.name: source.store[t.source or t.name] for t in loaded.program.tables}
-    params = {
-        name: torch.from_numpy(np.array(source.store[name])) if name in source.store else loaded.weights.params[name]
-        for name, _, _ in loaded.program.params
-    }
+    params = {}
+    for name, _, _ in loaded.program.params:
+        value = param_value(name, source.store)
+        params[name] = loaded.weights.params[name] if value is None else value
     weights = Weights(rows, params, loaded.weights.consts)
     return artifact.refresh(like, directory, weights, golden=golden, progress=progress)
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -96,6 +97,23 @@ class Program:
     def input(self, name: str) -> Input:
         """The input of that name."""
         return next(i for i in self.inputs if i.name == name)
+
+
+TRANSPOSED = "^T"
+
+
+def transposed(variable: str) -> str:
+    """The name of the parameter that is the transpose of a variable."""
+    return variable + TRANSPOSED
+
+
+def param_value(name: str, store: Mapping[str, npt.NDArray[Any]]) -> torch.Tensor | None:
+    """A copy of a parameter's value from a store of variables; None where it is no variable's (a constant)."""
+    variable = name.removesuffix(TRANSPOSED)
+    if variable not in store:
+        return None
+    value = torch.from_numpy(np.array(store[variable]))
+    return value if variable == name else value.t().contiguous()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import sympy
 import torch
 
@@ -20,7 +19,7 @@ from colonnade.errors import UnsupportedOps, listed
 from colonnade.ir.column import Column, Slot
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.graph import Graph, Node, args_of, facts_of, item_of, op_of, source_of
-from colonnade.ir.program import Buffer, Input, Instruction, Output, Program, Ref, Weights
+from colonnade.ir.program import Buffer, Input, Instruction, Output, Program, Ref, Weights, param_value, transposed
 from colonnade.ir.table import Table
 from colonnade.ops.graph.concat import Concat
 from colonnade.ops.graph.constant import Constant
@@ -215,17 +214,19 @@ class _Assembler:
     def _program(self) -> tuple[Program, Weights]:
         outputs = tuple(_output(key, node, self.values[node]) for key, node in self.graph.outputs.items())
         names = [o.value.name for o in outputs]
-        vectors = {k for k, v in self.params.items() if v.dim() == 1} | {
-            n.target.key for n in self.graph.nodes() if isinstance(n.target, Variable) and len(n.target.shape) == 1
-        }
-        alive = fuse(_alive(self.instructions, names), names, vectors)
+        variables = [n.target for n in self.graph.nodes() if isinstance(n.target, Variable)]
+        vectors = {k for k, v in self.params.items() if v.dim() == 1} | {v.key for v in variables if len(v.shape) == 1}
+        matrices = {v.key for v in variables if len(v.shape) == 2}
+        alive = fuse(_alive(self.instructions, names), names, vectors, matrices)
         read = {r for i in alive for r in _refs(i.args)} | {o.value.name for o in outputs}
         columns = [n for n in self.graph.nodes() if isinstance(n.target, ColumnValue)]
         tables = {n.target.column.table: self._table(args_of(n)[0]) for n in columns}  # type: ignore[union-attr]
         params = {k: v for k, v in self.params.items() if k in read}
-        for node in self.graph.nodes():
-            if isinstance(node.target, Variable) and node.target.key in read:
-                params[node.target.key] = torch.from_numpy(np.array(self.graph.store[node.target.key]))
+        for variable in variables:
+            for name in (variable.key, transposed(variable.key)):
+                value = param_value(name, self.graph.store) if name in read else None
+                if value is not None:
+                    params[name] = value
         program = Program(
             inputs=tuple(_input(key, node) for key, node in self.graph.inputs.items()),
             tables=tuple(t for t in tables.values()),

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from colonnade.ir.column import Column, fields_read
 from colonnade.ir.evaluate import elements_of
-from colonnade.ir.program import Program, Weights
+from colonnade.ir.program import TRANSPOSED, Program, Weights
 
 Array = NDArray[Any]
 
@@ -168,7 +168,11 @@ def dense_rtol(program: Program) -> float:
     A sum of k rounded products is off by about sqrt(k) * eps of their size, in each of two orders of addition; layers
     add up. Twice that for either side.
     """
-    return 4 * EPS * (1 + sum(math.sqrt(shape[0]) for _, _, shape in program.params if len(shape) == 2))
+    return 4 * EPS * (1 + sum(math.sqrt(_fan_in(name, shape)) for name, _, shape in program.params if len(shape) == 2))
+
+
+def _fan_in(name: str, shape: tuple[int, ...]) -> int:
+    return shape[1] if name.endswith(TRANSPOSED) else shape[0]
 
 
 def allowed_of_dense(want: Array, rtol: float) -> Array | float:
