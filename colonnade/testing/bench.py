@@ -35,6 +35,7 @@ from colonnade.testing.verify import Verdict, verify
 Array = NDArray[Any]
 Progress = Callable[[str], None]
 
+PRODUCTS = ("aten.mm", "aten.addmm", "aten.linear", "aten.matmul")
 OURS, THEIRS, DENSE_ALONE = "colonnade", "tensorflow", "dense in torch alone"
 MAX_CORNER = 64
 
@@ -161,7 +162,7 @@ class Bench:
 
     def _dense(self, request: Request) -> Call | None:
         """The dense rest by itself, on columns that are there already."""
-        if not any(line.op.startswith(("aten.mm", "aten.addmm", "aten.linear", "aten.matmul")) for line in self.program.dense):
+        if not any(line.op.startswith(PRODUCTS) for line in self.program.dense):
             return None
         plan = DensePlan(self.program, self.weights.params)
         read = FeedReader(self.program, layouts(self.program), plan.inputs).read(request.feed)
