@@ -44,12 +44,13 @@ from colonnade.backends.cpu import (
     tokens,
     units,
     unpooled,
+    weighted,
 )
 from colonnade.backends.cpu.tiles import registry
 from colonnade.config import settings
 from colonnade.core import fingerprint
 
-PARTS = (elements, lookups, single, pooling, pooled, tokens, long_rows, unpooled)
+PARTS = (elements, lookups, single, pooling, pooled, tokens, long_rows, unpooled, weighted)
 """The files that implement the engine's parts: importing them registers these."""
 LOG = logging.getLogger("colonnade")
 
@@ -66,7 +67,7 @@ SUFFIX = ".colonnade-cpu"
 class Compiled:
     """The engine in memory: the callable entry point, and addresses of what is called from compiled code.
 
-    parts: in the order of `units.OPERANDS`.   results: keep the code alive.
+    parts: in the order of `units.OPERANDS`.   results: keep the code alive.   content: of its cache file.
     """
 
     run: Callable[[int, int, int], int]
@@ -75,6 +76,7 @@ class Compiled:
     parts: tuple[int, ...]
     tiles: Mapping[str, int]
     results: Mapping[str, Any]
+    content: bytes
 
 
 def functions() -> dict[str, tuple[Any, int]]:
@@ -160,11 +162,11 @@ def _compile_once() -> Compiled:
         if found is not None:
             return found
         LOG.warning("compiling the cpu engine for this machine, once; `colonnade warmup` does it ahead of time")
-        results = compile_functions()
+        made = build()
         if writable:
             with contextlib.suppress(OSError):  # a full disk costs a compile the next time, and no answer
-                save(results, path)
-        return _compiled(results)
+                save(made.content, path)
+        return made
 
 
 @contextlib.contextmanager
@@ -182,26 +184,26 @@ def _locked(path: Path) -> Iterator[bool]:
         yield True
 
 
-def compile_functions() -> dict[str, Any]:
+def build() -> Compiled:
     """Every function, compiled for the CPU that numba is set to."""
     results = {}
     for name, (function, operands) in functions().items():
         signature = (types.int64,) * operands
         function.compile(signature)
         results[name] = function.overloads[signature]
-    return results
-
-
-def save(results: Mapping[str, Any], path: Path) -> None:
-    """Write a cache file: complete or not at all."""
     data = pickle.dumps({name: result._reduce() for name, result in results.items()})
+    return _compiled(results, hashlib.sha256(data).digest() + data)
+
+
+def save(content: bytes, path: Path) -> None:
+    """Write a cache file: complete or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
     try:
         with os.fdopen(handle, "wb") as f:
-            f.write(hashlib.sha256(data).digest() + data)
+            f.write(content)
         os.replace(temporary, path)
-    except BaseException:
+    except OSError:
         Path(temporary).unlink(missing_ok=True)
         raise
 
@@ -217,10 +219,11 @@ def load(path: Path) -> Compiled | None:
         return None
     context = cpu_target.target_context
     context.refresh()
-    return _compiled({name: CompileResult._rebuild(context, *parts) for name, parts in pickle.loads(data).items()})
+    results = {name: CompileResult._rebuild(context, *parts) for name, parts in pickle.loads(data).items()}
+    return _compiled(results, content)
 
 
-def _compiled(results: Mapping[str, Any]) -> Compiled:
+def _compiled(results: Mapping[str, Any], content: bytes) -> Compiled:
     addresses = {
         name: int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
         for name, result in results.items()
@@ -233,6 +236,7 @@ def _compiled(results: Mapping[str, Any]) -> Compiled:
         parts=tuple(addresses.pop(name) for name in units.OPERANDS),
         tiles=addresses,
         results=results,
+        content=content,
     )
 
 
@@ -241,34 +245,27 @@ def _compiled(results: Mapping[str, Any]) -> Compiled:
 
 def export_cache(folder: Path, *, portable: bool = True) -> tuple[Path, ...]:
     """Put cache files for this machine's CPU, and for any x86 server, into a folder; gives their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    compiled = warm()
+    made = warm()
     host = folder / host_file()
-    source = cache_dir() / host.name
-    if source.exists():
-        shutil.copyfile(source, host)
-    else:
-        save(compiled.results, host)
+    save(made.content, host)
     name = portable_file() if portable else None
-    if name is None:
-        return (host,)
-    return host, _export_portable(folder / name)
+    return (host, _export_portable(folder / name)) if name else (host,)
 
 
 def _export_portable(target: Path) -> Path:
     """By another process: numba compiles for one CPU a process."""
     kept = cache_dir() / target.name
-    if kept.exists():
-        shutil.copyfile(kept, target)
+    if not kept.exists():
+        program = (
+            "import sys, pathlib\n"
+            "from numba.core import config; config.CPU_NAME, config.CPU_FEATURES = sys.argv[1], ''\n"
+            "from colonnade.backends.cpu import cache; cache.save(cache.build().content, pathlib.Path(sys.argv[2]))"
+        )
+        subprocess.run([sys.executable, "-c", program, PORTABLE, str(target)], check=True)
+        with contextlib.suppress(OSError):
+            save(target.read_bytes(), kept)
         return target
-    program = (
-        "import sys, pathlib; from numba.core import config; config.CPU_NAME, config.CPU_FEATURES = sys.argv[1], ''\n"
-        "from colonnade.backends.cpu import cache; cache.save(cache.compile_functions(), pathlib.Path(sys.argv[2]))"
-    )
-    subprocess.run([sys.executable, "-c", program, PORTABLE, str(target)], check=True)
-    with contextlib.suppress(OSError):
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(target, kept)
+    shutil.copyfile(kept, target)
     return target
 
 

@@ -12,10 +12,11 @@ from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.elements import filter_tokens
 from colonnade.backends.cpu.intrinsics import kernel, load_f32, load_i64, load_u8, store_f32, store_i64
 from colonnade.backends.cpu.lookups import slot_of
-from colonnade.backends.cpu.pooling import divide_by_weights, divisor_of, more_weighted, scaling, weight
+from colonnade.backends.cpu.pooling import divisor_of, scaling
 from colonnade.backends.cpu.rows import GROUP, PLAIN, TIMES, add_rows, copy_row, leading, max_rows, scale
-from colonnade.backends.cpu.scratch import CURSOR, FACTORS, KEEP, LEAD, LOOKED_UP, TILE, TOKENS, WEIGHT
+from colonnade.backends.cpu.scratch import CURSOR, KEEP, LEAD, LOOKED_UP, TILE, TOKENS, WEIGHT
 from colonnade.backends.cpu.units import (
+    drain_weighted,
     filter_elements,
     implements,
     load_split,
@@ -23,6 +24,7 @@ from colonnade.backends.cpu.units import (
     look_up_tokens,
     next_tokens,
 )
+from colonnade.backends.cpu.weighted import divide_by_weights
 
 NO_BYTE = np.uint8(0)
 ONE = np.float32(1)
@@ -64,10 +66,7 @@ def drain(call: int, d: int, s: int, pending: int, out: int) -> int:
     if pending == 0:
         return 0
     if load_i64(d + w.WEIGHTS) != 0:
-        more_weighted(d, rows, s + FACTORS, pending, lead > 0, out)
-        store_f32(s + WEIGHT, weight(d, s + FACTORS, pending, load_f32(s + WEIGHT)))
-        store_i64(s + LEAD, 0)
-        return 0
+        return drain_weighted(call, d, s, pending, out)
     if load_i64(d + w.POOLING) == w.POOL_MAX:
         max_rows(rows, pending, lead > 0, out, dim)
         store_i64(s + LEAD, 0)

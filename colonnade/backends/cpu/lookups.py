@@ -54,44 +54,23 @@ def outside(call: int, d: int, row: int, value: int) -> int:
     return load_i64(d + w.ZERO)
 
 
-@kernel
-def _look_up(call: int, d: int, ids: int, n: int, element: int, width: int, rows: int) -> None:
-    """The address of each id's row."""
+@implements(units.element_rows)
+def element_rows(call: int, d: int, s: int, element: int, n: int, rows: int) -> int:
+    """The address of each element's row, of the empty row where a filter drops it."""
+    filtered, width = load_i64(d + w.FILTERS) > 0, load_i64(d + w.WIDTH)
+    if filtered:
+        filter_elements(call, d, s, element, n, s + KEEP)
+    ids = ids_of(call, d, s, element, n)
     table, size, limit = load_i64(d + w.TABLE), load_i64(d + w.ROW_BYTES), load_u64(d + w.ROWS)
-    if limit == UNCHECKED:
-        for i in range(n):
-            store_i64(rows + 8 * i, table + load_i64(ids + 8 * i) * size)
-        return
     for i in range(n):
-        if load_u64(ids + 8 * i) < limit:
-            store_i64(rows + 8 * i, table + load_i64(ids + 8 * i) * size)
-        else:
-            store_i64(rows + 8 * i, outside(call, d, (element + i) // width, load_i64(ids + 8 * i)))
-
-
-@kernel
-def _look_up_kept(call: int, d: int, ids: int, n: int, element: int, width: int, keep: int, rows: int) -> None:
-    """The address of each kept id's row, and of the empty row for the others."""
-    table, size, limit = load_i64(d + w.TABLE), load_i64(d + w.ROW_BYTES), load_u64(d + w.ROWS)
-    empty = load_i64(d + w.EMPTY)
-    for i in range(n):
-        row = empty
-        if load_u8(keep + i) != NO_BYTE:
+        row = load_i64(d + w.EMPTY)
+        if not filtered or load_u8(s + KEEP + i) != NO_BYTE:
             if limit == UNCHECKED or load_u64(ids + 8 * i) < limit:
                 row = table + load_i64(ids + 8 * i) * size
             else:
                 row = outside(call, d, (element + i) // width, load_i64(ids + 8 * i))
         store_i64(rows + 8 * i, row)
-
-
-@kernel
-def element_rows(call: int, d: int, s: int, element: int, n: int, width: int, rows: int) -> None:
-    """The address of each element's row, of the empty row where a filter drops it."""
-    if load_i64(d + w.FILTERS) == 0:
-        _look_up(call, d, ids_of(call, d, s, element, n), n, element, width, rows)
-    else:
-        filter_elements(call, d, s, element, n, s + KEEP)
-        _look_up_kept(call, d, ids_of(call, d, s, element, n), n, element, width, s + KEEP, rows)
+    return 0
 
 
 @kernel

@@ -8,11 +8,11 @@ from __future__ import annotations
 from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.intrinsics import LANES, kernel, load_i64, load_lanes, store_i64, store_lanes
-from colonnade.backends.cpu.lookups import copy_slots, element_rows
+from colonnade.backends.cpu.lookups import copy_slots
 from colonnade.backends.cpu.rows import copy_row, stream_row
 from colonnade.backends.cpu.scratch import DESTINATIONS, ROW_PITCH, ROW_TILE, ROWS_OF_BLOCK
 from colonnade.backends.cpu.tiles.bucketize import bucketized_rows
-from colonnade.backends.cpu.units import implements
+from colonnade.backends.cpu.units import element_rows, implements
 
 
 @kernel
@@ -61,7 +61,7 @@ def run_single(call: int, block: int, s: int, begin: int, end: int) -> int:
                 table, size = load_i64(d + w.TABLE), load_i64(d + w.ROW_BYTES)
                 bucketized_rows(source, n, tree, load_i64(d + w.HEIGHT), table, size, rows)
             else:
-                element_rows(call, d, s, start, n, 1, rows)
+                element_rows(call, d, s, start, n, rows)
             store_i64(s + DESTINATIONS + 8 * c, load_i64(d + w.OFFSET) + output)
         _copy_block(s, count, n, start * stride, stride, load_i64(first + w.DIM), load_i64(call + w.STREAM))
         for c in range(count):

@@ -11,10 +11,10 @@ from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.elements import ids_of, load_weights
 from colonnade.backends.cpu.intrinsics import kernel, load_f32, load_f64, load_i64, store_f32
-from colonnade.backends.cpu.lookups import element_rows, slot_of
+from colonnade.backends.cpu.lookups import slot_of
 from colonnade.backends.cpu.rows import copy_row, scale_row
 from colonnade.backends.cpu.scratch import FACTORS, LOOKED_UP, TILE
-from colonnade.backends.cpu.units import implements
+from colonnade.backends.cpu.units import element_rows, implements
 
 
 @kernel
@@ -52,7 +52,7 @@ def run_spread(call: int, d: int, s: int, begin: int, end: int) -> int:
     width, dim, weighted = load_i64(d + w.WIDTH), load_i64(d + w.DIM), load_i64(d + w.WEIGHTS) != 0
     for element in range(begin * width, end * width, TILE):
         n = min(TILE, end * width - element)
-        element_rows(call, d, s, element, n, width, s + LOOKED_UP)
+        element_rows(call, d, s, element, n, s + LOOKED_UP)
         if weighted:
             load_weights(call, d, s, element, n, s + FACTORS)
         for i in range(n):

@@ -68,7 +68,7 @@ SOURCES = 192  # addresses of the buffers, in the order of DTYPES, string data l
 DTYPES = ("float32", "float64", "int32", "int64", "string")
 STRING_DATA = SOURCES + 8 * len(DTYPES)
 UNITS = 256  # addresses of the engine's parts (units.py)
-OUTPUTS = 384  # address and row stride of each output
+OUTPUTS = 448  # address and row stride of each output
 
 # An error record.
 SEEN, ERROR_ROW, ERROR_VALUE, ERROR_BYTES = 0, 8, 16, 32
