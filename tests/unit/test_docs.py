@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from colonnade.cli.app import VERBS
-from colonnade.compiler import TARGETS
+from colonnade.compiler import TARGETS, lower
 from colonnade.frontends.tensorflow.rules import RULES
 from colonnade.frontends.tensorflow.spellings import SPELLINGS
+from colonnade.ir.text import print_program
 from colonnade.passes.pipelines import COLUMNS
 from colonnade.testing import golden
 
@@ -95,6 +96,14 @@ def test_the_tour_names_functions_that_exist() -> None:
         w for w in called if not re.search(rf"\b(?:def|class)\s+{w.split('.')[-1]}\b|^{w}\b", code, re.MULTILINE)
     }
     assert unknown <= {"M", "StringSplitV2"}
+
+
+def test_the_lines_of_the_tours_program_are_still_written_so(tmp_path: Path) -> None:
+    program, *_ = lower(golden.load("tiny", tmp_path / "tiny").model)
+    text = print_program(program)
+    shown = set(re.findall(r"\b(?:aten|colonnade)\.\w+(?:\.\w+)?\(%", read(TOUR)))
+    shown |= {"hash_bytes[function=farm](", 'where not_equal[value=b""](%str_0)', "pool mean proven -> columns["}
+    assert len(shown) > 5 and not {line for line in shown if line not in text}
 
 
 def test_the_verbs_are_those_of_the_command_line() -> None:
