@@ -16,7 +16,7 @@ import torch
 
 from colonnade import artifact
 from colonnade.artifact import Golden, Progress, Written
-from colonnade.backends.arena import ArenaPool
+from colonnade.backends.arena import ALIGNMENT, ArenaPool
 from colonnade.backends.backend import Backend, Columns, layouts
 from colonnade.backends.dense import DensePlan
 from colonnade.backends.feed import Feed, FeedReader, PackedFeed, Request
@@ -234,22 +234,32 @@ class Executable:
             self._backend.compile(self._program, weights, layout, id_policy=self._id_policy, threads=self._threads)
             for layout in self._layouts
         )
-        params = {name: weights.params[name] for name, _, _ in self._program.params}
+        params = {name: _aligned(weights.params[name]) for name, _, _ in self._program.params}
         kept = frozenset(t.untyped_storage().data_ptr() for t in params.values())
         return _State(weights, columns, DensePlan(self._program, params), kept)
 
 
+def _aligned(param: torch.Tensor) -> torch.Tensor:
+    """The same values at a multiple of 64 bytes: a matrix product's last bits depend on where its operands lie."""
+    if param.is_contiguous() and param.data_ptr() % ALIGNMENT == 0:
+        return param
+    return torch.empty(param.shape, dtype=param.dtype).copy_(param)
+
+
 def _owned(values: Mapping[str, Any], request: Request, state: _State) -> dict[str, Any]:
-    """The outputs as the caller gets them; what lies in an input or a parameter is copied."""
-    given = {t.untyped_storage().data_ptr() for t in request.tensors.values() if isinstance(t, torch.Tensor)}
+    """The outputs as the caller gets them; what lies in an input, a parameter or another output is copied."""
+    taken = {t.untyped_storage().data_ptr() for t in request.tensors.values() if isinstance(t, torch.Tensor)}
+    taken |= state.kept
     outputs: dict[str, Any] = {}
     for name, value in values.items():
         if not isinstance(value, torch.Tensor):
             outputs[name] = np.array(value)
             continue
         storage = value.untyped_storage().data_ptr()
-        if storage in given or storage in state.kept:
+        if storage in taken:
             value = value.clone()
+        else:
+            taken.add(storage)
         outputs[name] = value if request.is_torch else value.numpy()
     return outputs
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
+from colonnade.backends.arena import ALIGNMENT
 from colonnade.backends.feed_pack import Packer, Unusual
 from colonnade.backends.feed_values import Unfit, as_array, numpy_dtype
 from colonnade.backends.sizes import ShapeBinder
@@ -124,7 +125,11 @@ class FeedReader:
             raise Unusual(item.name)
         if not array.flags.writeable or any(stride < 0 for stride in array.strides):
             array = array.copy()  # torch warns about read-only arrays and refuses negative strides
-        return torch.from_numpy(array)
+        tensor = torch.from_numpy(array)
+        if tensor.data_ptr() % ALIGNMENT or not tensor.is_contiguous():
+            # A matrix product's last bits depend on where its operands lie: they are to depend on the values alone.
+            return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor)
+        return tensor
 
     def _read_batch(self, batch: pa.RecordBatch | pa.Table) -> Request:
         names = batch.schema.names

@@ -4,6 +4,7 @@ import shutil
 import threading
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from colonnade.artifact import Golden, verify_files
 from colonnade.errors import ArtifactError, ImportFailure, OptionError
 from colonnade.executable import Executable
 from colonnade.frontends.tensorflow.importer import open_source
+from colonnade.ir.program import Instruction, Output, Ref
 from tests.unit import small_models
 from tests.unit.small_models import SIGNATURE, Models, a_feed
 
@@ -223,3 +225,46 @@ def test_the_stages_are_told(models: Models) -> None:
 
 def test_the_default_signature_is_the_serving_one(models: Models) -> None:
     assert list(compiler.compile(models.old, "reference")(a_feed(1))) == ["prediction"]
+
+
+def test_no_default_signature_names_those_there_are(models: Models, tmp_path: Path) -> None:
+    model = Path(shutil.copytree(models.old, tmp_path / "model"))
+    content = (model / "saved_model.pb").read_bytes()
+    (model / "saved_model.pb").write_bytes(content.replace(b"serving_default", b"serving_another"))
+    with pytest.raises(ImportFailure, match="no default signature") as caught:
+        compiler.compile(model, "reference")
+    assert caught.value.got == "columns, serving_another" and "--signature" in caught.value.help
+    assert list(compiler.compile(model, "reference", "serving_another")(a_feed(1))) == ["prediction"]
+
+
+def test_outputs_do_not_lie_in_one_another(old: Executable) -> None:
+    """A buffer under two names, and a column of it under a third."""
+    program = old.program
+    (buffer,) = program.buffers
+    view = Instruction("view", "aten.slice.Tensor", (Ref(buffer.name), 1, 0, 4))
+    outputs = [
+        Output("a", Ref(buffer.name), buffer.dtype, (buffer.rows, buffer.width)),
+        Output("b", Ref(buffer.name), buffer.dtype, (buffer.rows, buffer.width)),
+        Output("c", Ref("view"), buffer.dtype, (buffer.rows, 4)),
+    ]
+    program = replace(program, dense=(*program.dense, view), outputs=tuple(outputs))
+    got = compiler.compile(program, old.report().backend, weights=old.weights)(a_feed(5))
+    kept = {name: value.copy() for name, value in got.items()}
+    assert kept["a"].tobytes() == kept["b"].tobytes() and kept["a"][:, :4].tobytes() == kept["c"].tobytes()
+    for name, value in got.items():
+        value[...] = -1.0
+        del kept[name]
+        assert all(got[other].tobytes() == kept[other].tobytes() for other in kept)
+
+
+def test_an_answer_depends_on_the_values_alone_not_on_where_they_lie(models: Models, old: Executable) -> None:
+    feed = a_feed(3)
+    expected = old(feed)
+    for offset in range(0, 64, 4):
+        raw = np.zeros(feed["dense"].nbytes + 128, np.uint8)
+        start = -raw.ctypes.data % 64 + offset
+        moved = raw[start : start + feed["dense"].nbytes].view(np.float32).reshape(feed["dense"].shape)
+        moved[...] = feed["dense"]
+        assert same(old(feed | {"dense": moved}), expected), offset
+    turned = np.asfortranarray(feed["dense"])
+    assert same(old(feed | {"dense": turned}), expected)
