@@ -17,7 +17,7 @@ $(STAMP):
 	@bash .ci/setup
 	@touch $@
 
-demo: $(STAMP) ## compile a model of a thousand columns, check it against TensorFlow, and time both
+demo: $(STAMP) ## compile a model of a hundred columns, check it against TensorFlow, and time both
 	@$(BIN)/python -m benchmarks.demo
 
 bench: $(STAMP) ## time the benchmark cases beside TensorFlow (CASES="E10 micro100" for some of them)

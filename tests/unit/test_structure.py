@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "colonnade"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-GENERATED = {".git", ".venv", "build", "dist", "__pycache__"}
+GENERATED = {".hypothesis", ".git", ".venv", "build", "dist", "__pycache__"}
 
 # A path at the root of one machine, and options that name a package registry.
 MACHINE_PATH = re.compile(r"(?<![\w./~-])/(work|tmp|root|home|Users|opt)/\w|--(extra-)?index-url")
