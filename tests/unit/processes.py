@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from colonnade.backends.cpu import cache
 from tests.unit.small_models import SIGNATURE, a_feed
 
 
-def refuse() -> Any:
+def refuse() -> cache.Compiled:
     """In the place of the compiler where nothing may be compiled."""
     raise AssertionError("the engine is compiled")
 
@@ -25,7 +24,7 @@ def refuse() -> Any:
 def load_and_answer(artifact: Path, cache_dir: Path, check: str) -> dict[str, bytes]:
     """The answers of an artifact, in a process with a cache of its own."""
     os.environ["COLONNADE_CACHE_DIR"] = str(cache_dir)
-    cache.compile_functions = refuse
+    cache.build = refuse
     got = compiler.load(artifact, check=check)(a_feed(9))
     return {name: value.tobytes() for name, value in got.items()}
 
@@ -33,19 +32,16 @@ def load_and_answer(artifact: Path, cache_dir: Path, check: str) -> dict[str, by
 def compile_and_answer(model: Path, cache_dir: Path, made: Path, log: Path) -> dict[str, bytes]:
     """The answers of a model, where compiling the engine takes a while and is noted; `made` is what it gives."""
 
-    def compile_functions() -> Any:
+    def build() -> cache.Compiled:
         with log.open("a") as file:
             file.write("compiled\n")
         time.sleep(0.5)
         found = cache.load(made)
         assert found is not None
-        return found.results
-
-    def save(_: Any, path: Path) -> None:
-        shutil.copyfile(made, path)  # code that was loaded cannot be stored again
+        return found
 
     os.environ["COLONNADE_CACHE_DIR"] = str(cache_dir)
-    cache.compile_functions, cache.save = compile_functions, save
+    cache.build = build
     got = compiler.compile(model, signature=SIGNATURE)(a_feed(9))
     return {name: value.tobytes() for name, value in got.items()}
 
