@@ -28,9 +28,10 @@ POOLINGS = {"sum": w.POOL_SUM, "mean": w.POOL_MEAN, "sqrtn": w.POOL_SQRTN, "max"
 ITEM_BYTES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "string": 8}
 LOADS = {"int32": w.LOAD_INT32, "string": w.LOAD_STRING}
 VALUES = {"float32": w.VALUE_F32, "float64": w.VALUE_F64, "int32": w.VALUE_INT, "int64": w.VALUE_INT}
-FAR_BYTES = 1 << 20
-"""From this size on a table's rows are prefetched: it does not stay in a core's own cache."""
-BLOCK_COLUMNS = {w.SINGLE: 128, w.POOLED: 4, w.NUMERIC: 32, w.SPREAD: 4}
+CACHE_BYTES = 1 << 20
+FAR_BYTES = 1 << 14
+"""Rows are prefetched where all tables together exceed a core's own cache, but for small tables, whose rows recur."""
+BLOCK_COLUMNS = {w.SINGLE: 64, w.POOLED: 4, w.NUMERIC: 32, w.SPREAD: 4}
 """Columns of one block, by kind."""
 
 
@@ -149,6 +150,7 @@ class _Builder:
         tiles: Mapping[str, int],
     ) -> None:
         self.program = {t.name: t for t in program.tables}
+        self.table_bytes = sum(t.bytes for t in program.tables)
         self.weights = weights
         self.layout = layout
         self.memory = memory
@@ -230,7 +232,7 @@ class _Builder:
         row[w.ROWS // 8] = w.UNCHECKED if proven else table.rows
         row[w.ROW_BYTES // 8] = stride
         row[w.DIM // 8] = table.embedding_dim
-        row[w.FAR // 8] = int(table.rows * stride >= FAR_BYTES)
+        row[w.FAR // 8] = int(self.table_bytes > CACHE_BYTES and table.rows * stride >= FAR_BYTES)
         if column.default_row is not None:
             if not 0 <= column.default_row < table.rows:
                 raise GraphError("a default row outside the table", where=column.name, got=str(column.default_row))

@@ -22,6 +22,7 @@ F32, F64 = ir.FloatType(), ir.DoubleType()
 I1, I8, I16, I32, I64, I128 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64, 128))
 POINTER = ir.PointerType()
 LANES = 8
+BYTES = 16
 
 
 def kernel(function: F) -> F:
@@ -172,6 +173,33 @@ def _count_at_most(element: ir.Type, numba_type: types.Type) -> Any:
 
 count_at_most_f32: Callable[[int, np.float32], int] = _count_at_most(F32, types.float32)
 count_at_most_f64: Callable[[int, np.float64], int] = _count_at_most(F64, types.float64)
+
+
+@intrinsic
+def _equal_bytes_at(typing: Any, address: Any, byte: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        vector = ir.VectorType(I8, BYTES)
+        text = builder.load(builder.inttoptr(args[0], POINTER), typ=vector, align=1)
+        hits = builder.icmp_unsigned("==", text, _splat(builder, args[1], vector))
+        return builder.zext(builder.bitcast(hits, I16), I64)
+
+    return types.int64(types.int64, types.uint8), generate
+
+
+equal_bytes_at: Callable[[int, np.uint8], int] = _equal_bytes_at
+"""Bit i of the result: whether byte i of the 16 at an address is the given one."""
+
+
+@intrinsic
+def _lowest_bit(typing: Any, bits: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(I1, 0))
+
+    return types.int64(types.int64), generate
+
+
+lowest_bit: Callable[[int], int] = _lowest_bit
+"""The number of the lowest bit that is set."""
 
 
 def scratch(size: int) -> Callable[[], int]:

@@ -17,12 +17,11 @@ from colonnade.backends.cpu.intrinsics import (
     load_i64,
     load_u8,
     load_u64,
-    prefetch,
     store_f32,
     store_i32,
     store_i64,
 )
-from colonnade.backends.cpu.rows import copy_row
+from colonnade.backends.cpu.rows import copy_row, prefetch_row
 from colonnade.backends.cpu.scratch import COUNTS, FACTORS, KEEP, LOOKED_UP
 from colonnade.backends.cpu.units import filter_elements, implements
 
@@ -57,7 +56,7 @@ def outside(call: int, d: int, row: int, value: int) -> int:
 @implements(units.element_rows)
 def element_rows(call: int, d: int, s: int, element: int, n: int, rows: int) -> int:
     """The address of each element's row, of the empty row where a filter drops it."""
-    filtered, width = load_i64(d + w.FILTERS) > 0, load_i64(d + w.WIDTH)
+    filtered, width, far = load_i64(d + w.FILTERS) > 0, load_i64(d + w.WIDTH), load_i64(d + w.FAR) == 1
     if filtered:
         filter_elements(call, d, s, element, n, s + KEEP)
     ids = ids_of(call, d, s, element, n)
@@ -67,6 +66,8 @@ def element_rows(call: int, d: int, s: int, element: int, n: int, rows: int) -> 
         if not filtered or load_u8(s + KEEP + i) != NO_BYTE:
             if limit == UNCHECKED or load_u64(ids + 8 * i) < limit:
                 row = table + load_i64(ids + 8 * i) * size
+                if far:
+                    prefetch_row(row, size)
             else:
                 row = outside(call, d, (element + i) // width, load_i64(ids + 8 * i))
         store_i64(rows + 8 * i, row)
@@ -103,7 +104,7 @@ def _compact(call: int, d: int, s: int, ids: int, element: int, n: int, width: i
             if limit == UNCHECKED or load_u64(ids + 8 * j) < limit:
                 row = table + load_i64(ids + 8 * j) * size
                 if far:
-                    prefetch(row)
+                    prefetch_row(row, size)
             else:
                 row = outside(call, d, (element + j) // width, load_i64(ids + 8 * j))
             store_i64(s + LOOKED_UP + 8 * kept, row)

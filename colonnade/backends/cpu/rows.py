@@ -18,6 +18,7 @@ from colonnade.backends.cpu.intrinsics import (
     load_lanes,
     max_lanes,
     mul_lanes,
+    prefetch,
     store_f32,
     store_lanes,
     stream_lanes,
@@ -25,8 +26,19 @@ from colonnade.backends.cpu.intrinsics import (
 
 ONE, ZERO = np.float32(1), np.float32(0)
 GROUP = 8
+LINE = 64
 PLAIN, TIMES, OVER = range(3)
 """What is done to a finished sum: nothing, a multiplication, a division."""
+
+
+@kernel
+def prefetch_row(row: int, size: int) -> None:
+    """Begin to read the first cache lines of a row."""
+    prefetch(row)
+    if size > LINE:
+        prefetch(row + LINE)
+        if size > 2 * LINE:
+            prefetch(row + 2 * LINE)
 
 
 @kernel

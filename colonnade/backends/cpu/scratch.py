@@ -6,7 +6,7 @@ from colonnade.backends.cpu.rows import GROUP
 
 ROW_TILE = 32
 """Batch rows of a tile of single columns."""
-BLOCK_COLUMNS = 128
+BLOCK_COLUMNS = 64
 """Most columns of a block."""
 TILE = 512
 """Elements or tokens of a tile of any other column."""

@@ -17,12 +17,12 @@ from colonnade.backends.cpu.intrinsics import (
     load_i64,
     load_u8,
     load_u64,
-    prefetch,
     store_f32,
     store_i32,
     store_i64,
 )
 from colonnade.backends.cpu.lookups import outside
+from colonnade.backends.cpu.rows import prefetch_row
 from colonnade.backends.cpu.scratch import (
     COUNTS,
     CURSOR,
@@ -104,7 +104,7 @@ def look_up_tokens(call: int, d: int, s: int, n: int, element: int, kept: int) -
         if limit == UNCHECKED or load_u64(ids + 8 * i) < limit:
             row = table + load_i64(ids + 8 * i) * size
             if far:
-                prefetch(row)
+                prefetch_row(row, size)
         else:
             row = outside(call, d, (element + mark) // width, load_i64(ids + 8 * i))
         store_i64(s + LOOKED_UP + 8 * kept, row)

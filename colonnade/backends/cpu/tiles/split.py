@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from colonnade.backends.cpu.intrinsics import kernel, load_u8
+from colonnade.backends.cpu.intrinsics import BYTES, equal_bytes_at, kernel, load_u8, lowest_bit
 from colonnade.backends.cpu.tiles.not_equal import equal_bytes
 
 
@@ -10,12 +10,16 @@ from colonnade.backends.cpu.tiles.not_equal import equal_bytes
 def find(text: int, start: int, length: int, separator: int, width: int) -> int:
     """Where the first separator at or after `start` begins, or `length`."""
     first = load_u8(separator)
-    if width == 1:
-        for at in range(start, length):
-            if load_u8(text + at) == first:
-                return at
-        return length
     at = start
+    if width == 1:
+        while at + BYTES <= length:
+            hits = equal_bytes_at(text + at, first)
+            if hits != 0:
+                return at + lowest_bit(hits)
+            at += BYTES
+        while at < length and load_u8(text + at) != first:
+            at += 1
+        return at
     while at + width <= length:
         if load_u8(text + at) == first and equal_bytes(text + at, separator, width):
             return at
