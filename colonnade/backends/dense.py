@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sympy
@@ -27,6 +27,7 @@ class _Step:
     args: Callable[[Env], Sequence[Any]]
     out: int
     dead: tuple[int, ...]
+    where: str
 
 
 class DensePlan:
@@ -64,7 +65,11 @@ class DensePlan:
             env[slot] = function(sizes)
         with torch.inference_mode():
             for step in self._steps:
-                env[step.out] = step.call(*step.args(env))
+                try:
+                    env[step.out] = step.call(*step.args(env))
+                except (RuntimeError, IndexError, ZeroDivisionError, ValueError) as error:
+                    message = str(error).partition("\n")[0]
+                    raise GraphError("the dense rest refuses the request", where=step.where, got=message) from error
                 for slot in step.dead:
                     env[slot] = None
         return {name: env[slot] for name, slot in self._outputs}
@@ -80,7 +85,7 @@ class DensePlan:
         return self._names[name]
 
     def _planned(self, program: Program) -> tuple[_Step, ...]:
-        planned: list[tuple[Callable[..., Any], Callable[[Env], Sequence[Any]], int, set[int]]] = []
+        planned: list[tuple[_Step, set[int]]] = []
         for line in program.dense:
             where = f"{line.output} = {line.op}"
             call, types = self._resolved(line)
@@ -90,19 +95,20 @@ class DensePlan:
             wanted = [types.get(i if i < len(line.args) else keywords[i - len(line.args)]) for i in range(len(items))]
             getters = [self._item(v, t, used, where) for v, t in zip(items, wanted, strict=True)]
             self._names[line.output] = out = self._slot(None)
-            planned.append((_with_keywords(call, len(line.args), keywords), _all(getters), out, used))
+            called = _with_keywords(call, len(line.args), keywords)
+            planned.append((_Step(called, _all(getters), out, (), line.source or where), used))
         kept = {self._names[o.value.name] for o in program.outputs if o.value.name in self._names}
         kept |= {self._names[name] for name, _, _ in program.params if name in self._names}
         return self._with_dead(planned, kept)
 
-    def _with_dead(self, planned: Sequence[tuple[Any, Any, int, set[int]]], kept: set[int]) -> tuple[_Step, ...]:
+    def _with_dead(self, planned: Sequence[tuple[_Step, set[int]]], kept: set[int]) -> tuple[_Step, ...]:
         """Marks each value's last use: it is dropped there, unless it is an output or a parameter."""
         steps = []
         later = set(kept)
-        for call, args, out, used in reversed(planned):
-            dead = tuple(sorted((used | {out}) - later))
+        for step, used in reversed(planned):
+            dead = tuple(sorted((used | {step.out}) - later))
             later |= used
-            steps.append(_Step(call, args, out, dead))
+            steps.append(replace(step, dead=dead))
         return tuple(reversed(steps))
 
     def _resolved(self, line: Instruction) -> tuple[Callable[..., Any], dict[int | str, str]]:

@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from colonnade.errors import ShapeError
+
 PREFIX = "colonnade."
 
 
@@ -20,9 +22,17 @@ def place(x: torch.Tensor, buffer: torch.Tensor, offset: int) -> torch.Tensor:
     return buffer
 
 
+def require(got: int, want: int, where: str) -> None:
+    """Nothing. Errors: ShapeError where the two sizes differ, which the node `where` requires to be equal."""
+    if got != want:
+        raise ShapeError(
+            "sizes of the request that the model requires to be equal", where=where, got=f"{got} and {want}"
+        )
+
+
 def item(values: Sequence[Any], index: int) -> Any:
     """One result of an op that has several (split, unbind)."""
     return values[index]
 
 
-DENSE_OPS: dict[str, Callable[..., Any]] = {f"{PREFIX}{f.__name__}": f for f in (place, item)}
+DENSE_OPS: dict[str, Callable[..., Any]] = {f"{PREFIX}{f.__name__}": f for f in (place, item, require)}

@@ -7,6 +7,7 @@ cost milliseconds each and are never used; `max_` and `ceil_div` are interned, u
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
@@ -67,6 +68,19 @@ def symbol(name: str) -> sympy.Symbol:
     if found is None:
         found = _SYMBOLS[name] = sympy.Symbol(name, integer=True, nonnegative=True)
     return found
+
+
+_DATA = re.compile(r"(fresh|v\d+)_\d+")
+
+
+def data_symbol(name: str, k: int) -> sympy.Symbol:
+    """The k-th size of a node's outputs that only the data decide (`fresh`: of no node yet)."""
+    return symbol(f"{name}_{k}")
+
+
+def from_data(dim: Dim) -> bool:
+    """Whether a size that only the data decide is in it: the inputs' sizes do not tell its value."""
+    return any(_DATA.fullmatch(s.name) for s in symbols_of(dim))
 
 
 def is_symbol(dim: Dim) -> bool:

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
-import sympy
 import torch.fx as fx
 
 from colonnade.core.consts import Const
@@ -29,9 +28,8 @@ Array = npt.NDArray[Any]
 class Graph:
     """Nodes in topological order, named inputs and outputs, and the store of variables beside them.
 
-    renames: dim symbols that inference found to be equal to another one.   checks: pairs of dims that an op requires
-    to be
-    equal and that are not bare symbols, with the node's source: checked at run time.
+    checks: pairs of dims that an op requires to be equal and that inference did not prove so, with the node's source;
+    those of nodes that passes removed stay. A program checks them at run time.
     """
 
     def __init__(self, store: Mapping[str, Array] | None = None) -> None:
@@ -39,7 +37,6 @@ class Graph:
         self.store: Mapping[str, Array] = store if store is not None else {}
         self.inputs: dict[str, Node] = {}
         self.outputs: dict[str, Node] = {}
-        self.renames: dict[sympy.Symbol, Dim] = {}
         self.checks: tuple[tuple[Dim, Dim, str], ...] = ()
         self._constants: dict[Const, Node] = {}
         self._pending: dict[Node, Node] = {}

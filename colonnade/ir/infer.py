@@ -1,13 +1,14 @@
 """Inference: facts for every node, and which dim symbols are one.
 
 The whole graph is analysed with `GraphOp.infer` memoised on (op, facts of the operands): columns of one structure cost
-one inference. Dims that an op requires to be equal are unified when both are bare symbols; then the graph is analysed
-again, until nothing new is found.
+one inference. Dims that an op requires to be equal are unified when both are bare symbols of inputs, whose equality
+every request is held against; then the graph is analysed again, until nothing new is found. A size that only the data
+decide is never taken to be another one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import sympy
@@ -52,8 +53,8 @@ def infer(graph: Graph, memo: Memo | None = None) -> Memo:
     for _ in range(ROUNDS):
         equal = _analyse(graph, graph.nodes(), memo)
         mapping = _unify(equal)
+        graph.checks = _checks((*graph.checks, *equal), mapping)
         if not mapping:
-            graph.checks = _checks(equal)
             return memo
         _rename(graph, mapping)
     raise GraphError(f"dims were still being unified after {ROUNDS} rounds")
@@ -88,7 +89,7 @@ def _analyse(graph: Graph, nodes: Iterable[Node], memo: Memo) -> Equal:
             ) from error
         outputs = result.outputs
         if fresh:
-            own = {s: _own_symbol(graph, node, s) for s in fresh}
+            own = {s: _own_symbol(node, s) for s in fresh}
             outputs = tuple(facts.substitute(f, own) for f in outputs)
             equal.extend((dims.substitute(a, own), dims.substitute(b, own), source_of(node)) for a, b in result.equal)
         elif result.equal:
@@ -97,10 +98,9 @@ def _analyse(graph: Graph, nodes: Iterable[Node], memo: Memo) -> Equal:
     return equal
 
 
-def _own_symbol(graph: Graph, node: Node, fresh: sympy.Symbol) -> Dim:
-    """The node's own name for a fresh size, or what that was found to be equal to."""
-    own = dims.symbol(f"{node.name}_{fresh.name.removeprefix('fresh_')}")
-    return graph.renames.get(own, own)
+def _own_symbol(node: Node, fresh: sympy.Symbol) -> Dim:
+    """The node's own name for a fresh size."""
+    return dims.data_symbol(node.name, int(fresh.name.removeprefix("fresh_")))
 
 
 def _unify(equal: Equal) -> dict[sympy.Symbol, Dim]:
@@ -113,7 +113,7 @@ def _unify(equal: Equal) -> dict[sympy.Symbol, Dim]:
         return s
 
     for a, b, _ in equal:
-        if isinstance(a, sympy.Symbol) and isinstance(b, sympy.Symbol):
+        if isinstance(a, sympy.Symbol) and isinstance(b, sympy.Symbol) and not (dims.from_data(a) or dims.from_data(b)):
             ra, rb = root(a), root(b)
             if ra != rb:
                 keep, drop = sorted((ra, rb), key=_seniority)
@@ -121,16 +121,11 @@ def _unify(equal: Equal) -> dict[sympy.Symbol, Dim]:
     return {s: root(s) for s in parent}
 
 
-def _seniority(s: sympy.Symbol) -> tuple[bool, int, str]:
-    """Names that the user knows (inputs' dims) before names of nodes' own sizes."""
-    own = s.name.startswith("v")
-    return own, len(s.name), s.name
+def _seniority(s: sympy.Symbol) -> tuple[int, str]:
+    return len(s.name), s.name
 
 
 def _rename(graph: Graph, mapping: dict[sympy.Symbol, Dim]) -> None:
-    for s, to in list(graph.renames.items()):
-        graph.renames[s] = dims.substitute(to, mapping)
-    graph.renames.update(mapping)
     names = {s.name: str(to) for s, to in mapping.items()}
     for node in graph.inputs.values():
         op = node.target
@@ -140,10 +135,13 @@ def _rename(graph: Graph, mapping: dict[sympy.Symbol, Dim]) -> None:
                 node.target = replace(op, shape=shape)
 
 
-def _checks(equal: Equal) -> tuple[tuple[Dim, Dim, str], ...]:
-    """Equalities that are not proven, each once."""
+def _checks(
+    equal: Iterable[tuple[Dim, Dim, str]], mapping: Mapping[sympy.Symbol, Dim]
+) -> tuple[tuple[Dim, Dim, str], ...]:
+    """Equalities that are not proven, each once; those of nodes that are no longer there are kept."""
     found: dict[tuple[Dim, Dim], str] = {}
-    for a, b, where in equal:
+    for one, other, where in equal:
+        a, b = dims.substitute(one, mapping), dims.substitute(other, mapping)
         if a != b and dims.sub(a, b) != 0:
             found.setdefault((a, b), where)
     return tuple((a, b, where) for (a, b), where in found.items())

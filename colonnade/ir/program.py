@@ -100,6 +100,7 @@ class Program:
 
 
 TRANSPOSED = "^T"
+PLAIN = "^V"
 
 
 def transposed(variable: str) -> str:
@@ -107,13 +108,18 @@ def transposed(variable: str) -> str:
     return variable + TRANSPOSED
 
 
+def plain(variable: str) -> str:
+    """The name of the parameter that is a variable whose own name an input has."""
+    return variable + PLAIN
+
+
 def param_value(name: str, store: Mapping[str, npt.NDArray[Any]]) -> torch.Tensor | None:
     """A copy of a parameter's value from a store of variables; None where it is no variable's (a constant)."""
-    variable = name.removesuffix(TRANSPOSED)
+    variable = name.removesuffix(TRANSPOSED).removesuffix(PLAIN)
     if variable not in store:
         return None
     value = torch.from_numpy(np.array(store[variable]))
-    return value if variable == name else value.t().contiguous()
+    return value.t().contiguous() if name.endswith(TRANSPOSED) and name not in store else value
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ class Inferred:
 
 def fresh(k: int) -> Dim:
     """The k-th size of an op's outputs that only the data decide: replaced by a symbol of the node's own."""
-    return dims.symbol(f"fresh_{k}")
+    return dims.data_symbol("fresh", k)
 
 
 @dataclass(frozen=True)

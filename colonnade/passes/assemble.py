@@ -19,7 +19,18 @@ from colonnade.errors import UnsupportedOps, listed
 from colonnade.ir.column import Column, Slot
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.graph import Graph, Node, args_of, facts_of, item_of, op_of, source_of
-from colonnade.ir.program import Buffer, Input, Instruction, Output, Program, Ref, Weights, param_value, transposed
+from colonnade.ir.program import (
+    Buffer,
+    Input,
+    Instruction,
+    Output,
+    Program,
+    Ref,
+    Weights,
+    param_value,
+    plain,
+    transposed,
+)
 from colonnade.ir.table import Table
 from colonnade.ops.graph.concat import Concat
 from colonnade.ops.graph.constant import Constant
@@ -27,6 +38,8 @@ from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.variable import Variable
 from colonnade.ops.op import Operand
 from colonnade.passes.fuse_dense import fuse
+
+REQUIRE = "colonnade.require"
 
 
 def assemble(graph: Graph, reasons: dict[str, str] | None = None) -> tuple[Program, Weights]:
@@ -57,7 +70,7 @@ class _Assembler:
     def __init__(self, graph: Graph, reasons: dict[str, str]) -> None:
         self.graph = graph
         self.reasons = reasons
-        self.names = _Names(set(graph.inputs))
+        self.names = _Names({*graph.inputs, *graph.store})
         self.values: dict[Node, Ref] = {}
         self.slots: dict[Node, list[Slot]] = {}
         self.buffers: list[Buffer] = []
@@ -71,11 +84,19 @@ class _Assembler:
             self.values[node] = Ref(key)
         packed = [n for n in self.graph.nodes() if isinstance(n.target, Concat) and self._pack(n)]
         self._own_buffers()
+        self._checks()
         for node in self.graph.nodes():
             self._node(node, node in packed)
         if any(node not in self.values for node in self.graph.outputs.values()):
             raise self._refusal()
         return self._program()
+
+    def _checks(self) -> None:
+        """What inference could not prove is checked in every request: the request's sizes decide it."""
+        for a, b, where in self.graph.checks:
+            if not dims.from_data(a) and not dims.from_data(b):
+                name = self.names.take("check")
+                self.instructions.append(Instruction(name, REQUIRE, (a, b, f"node {where!r}"), source=where))
 
     # -- slots -------------------------------------------------------------------------------------------------------
     def _pack(self, node: Node) -> bool:
@@ -138,7 +159,9 @@ class _Assembler:
             assert width is not None
             if not isinstance(x.target, ColumnValue):
                 if x not in self.values:
-                    self.unsupported.setdefault(node, "an operand of the concat is not supported")
+                    # The operand is listed, the concat is not.
+                    self.values.pop(node)
+                    self.unsupported[node] = ""
                     return
                 self._emit(node, "colonnade.place", (self.values[x], self.values[node], offset))
             offset += width
@@ -160,7 +183,8 @@ class _Assembler:
             self.values[node] = self._store(f"const_{op.value.digest}", torch.from_numpy(op.value.array.copy()))
         else:
             assert isinstance(op, Variable)
-            self.values[node] = Ref(op.key)  # taken from the store only if the dense rest reads it
+            # Taken from the store only if the dense rest reads it.
+            self.values[node] = Ref(plain(op.key) if op.key in self.graph.inputs else op.key)
 
     def _store(self, name: str, value: torch.Tensor) -> Ref:
         self.params[name] = value
@@ -214,16 +238,16 @@ class _Assembler:
     def _program(self) -> tuple[Program, Weights]:
         outputs = tuple(_output(key, node, self.values[node]) for key, node in self.graph.outputs.items())
         names = [o.value.name for o in outputs]
-        variables = [n.target for n in self.graph.nodes() if isinstance(n.target, Variable)]
-        vectors = {k for k, v in self.params.items() if v.dim() == 1} | {v.key for v in variables if len(v.shape) == 1}
-        matrices = {v.key for v in variables if len(v.shape) == 2}
-        alive = fuse(_alive(self.instructions, names), names, vectors, matrices)
+        shapes = {k: tuple(v.shape) for k, v in self.params.items()}
+        stored = {self.values[n].name: n.target for n in self.graph.nodes() if isinstance(n.target, Variable)}
+        shapes |= {name: variable.shape for name, variable in stored.items()}
+        alive = fuse(_alive(self.instructions, names), names, shapes, stored)
         read = {r for i in alive for r in _refs(i.args)} | {o.value.name for o in outputs}
         columns = [n for n in self.graph.nodes() if isinstance(n.target, ColumnValue)]
         tables = {n.target.column.table: self._table(args_of(n)[0]) for n in columns}  # type: ignore[union-attr]
         params = {k: v for k, v in self.params.items() if k in read}
-        for variable in variables:
-            for name in (variable.key, transposed(variable.key)):
+        for variable in stored:
+            for name in (variable, transposed(variable)):
                 value = param_value(name, self.graph.store) if name in read else None
                 if value is not None:
                     params[name] = value
@@ -269,11 +293,11 @@ def _refs(args: Any) -> Iterable[str]:
 
 
 def _alive(instructions: list[Instruction], wanted: list[str]) -> list[Instruction]:
-    """Those that an output needs."""
+    """Those that an output needs, and every check."""
     alive: list[Instruction] = []
     read = set(wanted)
     for i in reversed(instructions):
-        if i.output in read:
+        if i.output in read or i.op == REQUIRE:
             alive.append(i)
             read.update(_refs(i.args))
     return alive[::-1]

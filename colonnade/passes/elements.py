@@ -92,12 +92,18 @@ class Reader:
         if isinstance(op, StringSplit) and output == 1:
             return self._tokens(base, op)
         if isinstance(op, Reshape | ExpandDims | Squeeze):
-            return self.elements(args_of(base)[0])
+            return self._reshaped(base)
         if isinstance(op, Gather):
             return self._retained(base)
         if isinstance(op, GatherNd):
             return self._gathered(base)
         return self._applied(base)
+
+    def _reshaped(self, node: Node) -> Elements | Reject:
+        x = args_of(node)[0]
+        if facts_of(x).size is None or facts_of(x).size != facts_of(node).size:
+            return Reject(f"a reshape from {facts_of(x).shape} to {facts_of(node).shape} may fail: it stays")
+        return self.elements(x)
 
     def _applied(self, node: Node) -> Elements | Reject:
         op = op_of(node)
@@ -168,7 +174,9 @@ class Reader:
                 return Reject("two parts of a mask are over different elements")
             return a[0] + b[0], a[1]
         if isinstance(op, Reshape | ExpandDims | Squeeze):
-            return self.masks(args_of(mask)[0])
+            x = args_of(mask)[0]
+            same = facts_of(x).size is not None and facts_of(x).size == facts_of(mask).size
+            return self.masks(x) if same else Reject("the mask is reshaped to what is not proven to be its size")
         if not isinstance(op, Compare):
             return Reject(f"the mask is made by {op.name if op else mask}, which is no column filter")
         x, other = args_of(mask)

@@ -67,6 +67,8 @@ def _column(reader: Reader, node: Node, table: Node) -> Column | Reject:
         return read
     rows = facts_of(table).shape
     assert rows is not None
+    if facts_of(table).dtype != "float32":
+        return Reject(f"the table is {facts_of(table).dtype}: a column's vectors are float32")
     if isinstance(op, EmbeddingBag):
         pooling, default_row = op.pooling, op.default_row
         reason = _pooled(reader, node, read)

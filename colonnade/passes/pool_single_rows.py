@@ -28,6 +28,8 @@ class PoolSingleRows(Rewrite):
         known = facts_of(rows)
         if not facts.is_iota(known):
             return Reject("rows are not proven to have exactly one id each")
+        if facts_of(indices).shape != known.shape:
+            return Reject("there are not proven to be as many ids as rows")
         if count and (facts_of(count[0]).values or (None,))[0] != (known.shape or (None,))[0]:
             return Reject("the number of rows is not proven to be the number of ids")
         zero = editor.constant(np.array(0, dtype=np.int32))

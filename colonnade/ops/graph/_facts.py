@@ -15,7 +15,7 @@ from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
 from colonnade.core.facts import Content, Facts, Indexed, Order, Shape, Term
 from colonnade.errors import ShapeError
-from colonnade.ops.op import Inferred
+from colonnade.ops.op import Inferred, fresh
 
 BOUNDS: dict[str, tuple[int, int]] = {
     "bool": (0, 1),
@@ -158,7 +158,8 @@ def _last(t: Term, size: Dim | None) -> int | None:
 def broadcast(op: str, *shapes: Shape | None) -> tuple[Shape | None, Equal]:
     """The shape that operands of these shapes broadcast to, and the dims taken to be equal.
 
-    Facts: two different unknown dims are taken to be equal: one of them being 1 is refused when the graph runs.
+    Facts: two different unknown dims of inputs are taken to be equal: one of them being 1 is refused when the graph
+    runs. One that the data decide may be 1: the result's size is then one that the data decide too.
     """
     known = [s for s in shapes if s is not None]
     if len(known) != len(shapes):
@@ -166,11 +167,11 @@ def broadcast(op: str, *shapes: Shape | None) -> tuple[Shape | None, Equal]:
     rank = max(map(len, known), default=0)
     padded = [(1,) * (rank - len(s)) + s for s in known]
     equal: list[tuple[Dim, Dim]] = []
-    made = tuple(_broadcast_dim(op, column, equal, known) for column in zip(*padded, strict=True))
+    made = tuple(_broadcast_dim(op, k, column, equal, known) for k, column in enumerate(zip(*padded, strict=True)))
     return made, tuple(equal)
 
 
-def _broadcast_dim(op: str, column: tuple[Dim, ...], equal: list[tuple[Dim, Dim]], shapes: list[Shape]) -> Dim:
+def _broadcast_dim(op: str, k: int, column: tuple[Dim, ...], equal: list[tuple[Dim, Dim]], shapes: list[Shape]) -> Dim:
     numbers = {d for d in column if isinstance(d, int) and d != 1}
     if len(numbers) > 1:
         raise ShapeError(f"{op}: shapes that do not broadcast", got=" and ".join(map(str, shapes)))
@@ -179,6 +180,8 @@ def _broadcast_dim(op: str, column: tuple[Dim, ...], equal: list[tuple[Dim, Dim]
         return numbers.pop()
     if not symbolic:
         return 1
+    if len(symbolic) > 1 and any(map(dims.from_data, symbolic)):
+        return fresh(k)
     equal.extend((symbolic[0], d) for d in symbolic[1:])
     return symbolic[0]
 

@@ -74,8 +74,8 @@ class Cast(GraphOp):
         return Apply(column.Cast(self.to), *args) if self.to in column.DTYPES else None
 
     def lower(self, *args: Operand) -> Lowered | None:
-        """aten._to_copy; a float to an integer has no equal in aten where it does not fit."""
+        """aten._to_copy, but of floats to integers and bools: it differs where one does not fit, or is denormal."""
         (x,) = args
-        if x.facts.dtype in facts.FLOATING and self.to in BOUNDS and self.to != "bool":
+        if x.facts.dtype in facts.FLOATING and self.to in BOUNDS:
             return None
         return Lowered("aten._to_copy.default", (x.value,), (("dtype", self.to),))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
+import numpy as np
 import torch
 
+from colonnade.core import facts
 from colonnade.core.dims import Dim
 from colonnade.ops.graph._elementwise import Binary, Range, no_zero
-from colonnade.ops.op import GraphOp
+from colonnade.ops.op import GraphOp, Lowered, Operand
 
 
 @dataclass(frozen=True)
@@ -18,8 +19,6 @@ class FloorMod(Binary, GraphOp):
 
     Errors: GraphError where an integer divisor is 0.
     """
-
-    aten: ClassVar[str] = "aten.remainder.Tensor"
 
     def on_range(self, a: tuple[int, int], b: tuple[int, int]) -> Range:
         """From 0 to below a positive divisor, whatever the dividend."""
@@ -34,10 +33,17 @@ class FloorMod(Binary, GraphOp):
             return a % b
         return 0 if b == 1 else None
 
+    def lower(self, *args: Operand) -> Lowered | None:
+        """aten.remainder, of integers; a float's is not exact there."""
+        a, b = args
+        return Lowered("aten.remainder.Tensor", (a.value, b.value)) if a.facts.dtype in facts.INTEGER else None
+
     def value(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """By torch."""
         no_zero(self.name, a, b)
         if not a.is_floating_point():
             return a.remainder(b)
-        rest = a.fmod(b)
+        # torch's own fmod is not exact where the quotient is large.
+        with np.errstate(invalid="ignore"):
+            rest = torch.from_numpy(np.asarray(np.fmod(a.numpy(), b.numpy())))
         return torch.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)

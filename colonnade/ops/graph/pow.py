@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
+from colonnade.core import facts
 from colonnade.core.dims import Dim
 from colonnade.errors import GraphError
 from colonnade.ops.graph._elementwise import Binary
-from colonnade.ops.op import GraphOp
+from colonnade.ops.op import GraphOp, Lowered, Operand
 
 
 @dataclass(frozen=True)
@@ -20,12 +20,16 @@ class Pow(Binary, GraphOp):
     Errors: GraphError where an integer exponent is negative.
     """
 
-    aten: ClassVar[str] = "aten.pow.Tensor_Tensor"
-
     def on_dim(self, a: Dim, b: Dim) -> Dim | None:
         """The same on known elements."""
         small = isinstance(a, int) and isinstance(b, int) and 0 <= b <= 64
         return a**b if small else None
+
+    def lower(self, *args: Operand) -> Lowered | None:
+        """aten.pow; it answers where an integer exponent is negative, so that one must be proven not to be."""
+        a, b = args
+        fine = a.facts.dtype in facts.FLOATING or (b.facts.lo is not None and b.facts.lo >= 0)
+        return Lowered("aten.pow.Tensor_Tensor", (a.value, b.value)) if fine else None
 
     def value(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """By torch."""

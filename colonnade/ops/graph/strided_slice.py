@@ -138,4 +138,6 @@ def lower_steps(value: Any, shape: facts.Shape, steps: Sequence[Step]) -> Lowere
         return None
     if not isinstance(step.begin, int) or not isinstance(step.size, int):
         return None
+    if not isinstance(shape[k], int):  # a block may reach beyond the dim: aten.slice would cut it off silently
+        return Lowered("aten.narrow.default", (value, k, step.begin, step.size)) if step.step == 1 else None
     return Lowered("aten.slice.Tensor", (value, k, step.begin, step.begin + step.size * step.step, step.step))

@@ -15,7 +15,8 @@ SEEDS = 40
 
 
 def test_every_op_has_cases() -> None:
-    assert set(MAKERS) == set(GRAPH_OPS) - {"placeholder", "variable", "constant"}
+    here = {name for name, op in GRAPH_OPS.items() if op.__module__.startswith("colonnade.ops.graph.")}
+    assert set(MAKERS) == here - {"placeholder", "variable", "constant"}
 
 
 @pytest.mark.parametrize("name", sorted(MAKERS))
