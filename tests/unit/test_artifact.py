@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 import shutil
@@ -33,6 +34,7 @@ from colonnade.artifact import (
     save,
     verify_files,
 )
+from colonnade.artifact.manifest import content_hash
 from colonnade.core import dims
 from colonnade.core.consts import Const
 from colonnade.core.expr import Apply, Field
@@ -407,7 +409,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
     content = json.loads((folder / MANIFEST).read_bytes())
     content.pop("sha256")
     change(content)
-    content["sha256"] = artifact._content_hash(content)
+    content["sha256"] = content_hash(content)
     (folder / MANIFEST).write_text(json.dumps(content))
 
 
@@ -453,7 +455,7 @@ def test_a_program_text_of_another_version_is_said_so(saved: Path) -> None:
     text = (saved / PROGRAM).read_bytes().replace(b"colonnade program 1", b"colonnade program 2")
     (saved / PROGRAM).write_bytes(text)
     manifest = read_manifest(saved)
-    facts = dataclasses.replace(manifest.files[PROGRAM], sha256=artifact.hashlib.sha256(text).hexdigest())
+    facts = dataclasses.replace(manifest.files[PROGRAM], sha256=hashlib.sha256(text).hexdigest())
     (saved / MANIFEST).write_text(
         manifest_text(dataclasses.replace(manifest, files={**manifest.files, PROGRAM: facts}))
     )
