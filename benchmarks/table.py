@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import ColonnadeError, OptionError
-from colonnade.testing.bench import DENSE_ALONE, OURS, THEIRS, seconds_text
+from colonnade.testing.bench import DENSE_ALONE, OURS, THEIRS
+from colonnade.testing.timing import human_seconds
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
@@ -48,7 +49,7 @@ def rendered(rows: Iterable[Row]) -> str:
             _quantiles(sides.get(THEIRS)),
         ]
         cells.append(f"{row['ratio']:.1f}" if row["ratio"] else "")
-        cells.append(seconds_text(row["floor"]["seconds"]) if row["what"] == "columns" else "")
+        cells.append(human_seconds(row["floor"]["seconds"]) if row["what"] == "columns" else "")
         cells.append(_quantiles(sides.get(DENSE_ALONE)))
         lines.append("| " + " | ".join(cells) + " |")
         places[_place(row)] = None
@@ -58,7 +59,7 @@ def rendered(rows: Iterable[Row]) -> str:
 def _quantiles(timing: Mapping[str, float] | None) -> str:
     if timing is None:
         return ""
-    return f"{seconds_text(timing['p50'])} ({seconds_text(timing['p20'])} to {seconds_text(timing['p80'])})"
+    return f"{human_seconds(timing['p50'])} ({human_seconds(timing['p20'])} to {human_seconds(timing['p80'])})"
 
 
 def _place(row: Row) -> str:

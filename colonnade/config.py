@@ -14,7 +14,7 @@ from colonnade.errors import OptionError, listed
 class Settings:
     """What the environment says, checked.
 
-    Facts: `threads` is at least 1, or None where the machine decides; `cache_dir` is absolute and need not exist yet.
+    Facts: `threads` is at least 1, or None where it is not set; `cache_dir` is absolute and need not exist yet.
     """
 
     threads: int | None

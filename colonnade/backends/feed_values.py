@@ -75,10 +75,9 @@ def _from_arrow(value: pa.Array | pa.ChunkedArray | pa.Scalar, dtype: str) -> Ar
         array = array.flatten()
     if pa.types.is_dictionary(array.type):
         array = array.dictionary_decode()
-    is_text = any(check(array.type) for check in _TEXT)
-    if is_text and dtype == "string":
+    if is_text(array.type) and dtype == "string":
         return Strings.from_arrow(array).to_objects().reshape(shape)
-    if is_text or array.type != arrow_type(dtype):
+    if is_text(array.type) or array.type != arrow_type(dtype):
         raise Unfit(f"is {array.type}, want {dtype}")
     return np.asarray(array.to_numpy(zero_copy_only=False)).reshape(shape)
 

@@ -173,16 +173,6 @@ def human_bytes(count: float) -> str:
     return f"{count:.1f} TB"
 
 
-def human_seconds(seconds: float) -> str:
-    """Such as `12.3 us`."""
-    if seconds == 0 or not math.isfinite(seconds):
-        return "0 s" if seconds == 0 else "-"
-    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= factor:
-            return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"
-
-
 def write_text(path: Path, text: str) -> None:
     """Write a file, with its folder."""
     path.parent.mkdir(parents=True, exist_ok=True)

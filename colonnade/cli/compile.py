@@ -23,7 +23,6 @@ from colonnade.cli.common import (
     Threads,
     console,
     human_bytes,
-    human_seconds,
     names,
     print_json,
     quiet_tensorflow,
@@ -39,6 +38,7 @@ from colonnade.passes.pipelines import COLUMNS
 from colonnade.testing.explain import summary
 from colonnade.testing.recording import record
 from colonnade.testing.sides import TensorFlowSide, reference_side
+from colonnade.testing.timing import human_seconds
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The artifact to write.")]
 

@@ -18,7 +18,6 @@ from colonnade.cli.common import (
     Tags,
     console,
     human_bytes,
-    human_seconds,
     names,
     print_json,
     table,
@@ -28,6 +27,7 @@ from colonnade.cli.common import (
 from colonnade.cli.models import open_program
 from colonnade.testing import html
 from colonnade.testing.explain import details, explain_column
+from colonnade.testing.timing import human_seconds
 
 SHOWN = 12
 

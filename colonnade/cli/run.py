@@ -23,7 +23,6 @@ from colonnade.cli.common import (
     ShowProgress,
     Threads,
     console,
-    human_seconds,
     print_json,
     table,
     verb,
@@ -31,6 +30,7 @@ from colonnade.cli.common import (
 from colonnade.cli.models import open_executable
 from colonnade.errors import FeedError, OptionError
 from colonnade.ir.program import Program
+from colonnade.testing.timing import human_seconds
 
 Array = NDArray[Any]
 FORMATS = (".npz", ".parquet", ".json")

@@ -20,7 +20,6 @@ from colonnade.cli.common import (
     Tags,
     Threads,
     console,
-    human_seconds,
     names,
     numbers,
     print_json,
@@ -33,6 +32,7 @@ from colonnade.errors import OptionError
 from colonnade.executable import Executable
 from colonnade.testing.recording import recorded
 from colonnade.testing.sides import ColonnadeSide, TensorFlowSide
+from colonnade.testing.timing import human_seconds
 from colonnade.testing.verify import BATCHES, ROWS, PointResult, RowNote, Verdict, requests_for
 from colonnade.testing.verify import verify as compare
 

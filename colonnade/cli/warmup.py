@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 
 from colonnade.backends.cpu.cache import warm
-from colonnade.cli.common import Debug, Json, Progress, ShowProgress, human_seconds, print_json, verb
+from colonnade.cli.common import Debug, Json, Progress, ShowProgress, print_json, verb
 from colonnade.config import settings
+from colonnade.testing.timing import human_seconds
 
 
 @verb

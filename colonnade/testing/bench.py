@@ -25,11 +25,12 @@ from colonnade.ir.column import fields_read
 from colonnade.ir.evaluate import elements_of
 from colonnade.ir.program import Program, Weights
 from colonnade.testing import html
+from colonnade.testing.compare import elements_in
 from colonnade.testing.machine import commit, copy_bandwidth, machine, now, versions
 from colonnade.testing.points import columns_only
 from colonnade.testing.requests import Request, make_request
 from colonnade.testing.sides import ColonnadeSide, TensorFlowSide
-from colonnade.testing.timing import Call, Timing, alternate
+from colonnade.testing.timing import Call, Timing, alternate, human_seconds
 from colonnade.testing.verify import Verdict, verify
 
 Array = NDArray[Any]
@@ -230,7 +231,7 @@ def floor(program: Program, weights: Weights, request: Request, threads: int) ->
         if column.table is None:
             continue
         table = program.table(column.table)
-        fields = {name: _flat(request.feed[name]) for name in fields_read(column)}
+        fields = {name: elements_in(request.feed[name]) for name in fields_read(column)}
         ids = elements_of(column, fields, request.rows).ids
         moved += len(torch.unique(ids)) * table.bytes // max(1, table.rows)
     moved += sum(4 * request.rows * b.width for b in program.buffers)
@@ -242,11 +243,6 @@ def _size(value: Array) -> int:
     if value.dtype == object:
         return sum(len(v) for v in value.reshape(-1)) + 8 * value.size
     return value.nbytes
-
-
-def _flat(value: Array) -> Any:
-    flat = value.reshape(-1)
-    return flat if flat.dtype == object else torch.from_numpy(np.array(flat))
 
 
 def append(folder: Path, rows: Sequence[Measured]) -> Path | None:
@@ -279,12 +275,12 @@ def report(title: str, rows: Sequence[Measured], refused: Sequence[Refused] = ()
     groups = []
     for measured in rows:
         bars = [
-            html.Bar(name, t.p50, t.p20, t.p80, seconds_text(t.p50), color)
+            html.Bar(name, t.p50, t.p20, t.p80, human_seconds(t.p50), color)
             for color, (name, t) in enumerate(measured.sides.items())
         ]
         if measured.what == "columns":
             least = measured.floor["seconds"]
-            bars.append(html.Bar("floor (bytes moved)", least, least, least, seconds_text(least), 3))
+            bars.append(html.Bar("floor (bytes moved)", least, least, least, human_seconds(least), 3))
         gain = f": {measured.ratio:.1f} times as fast as TensorFlow" if measured.ratio else ""
         groups.append((f"{measured.case}, {measured.what}, batch {measured.batch}{gain}", bars))
     return html.page(title, [*parts, *lead, html.bars(groups), *_tables(rows), *_refusals(refused)])
@@ -298,16 +294,18 @@ def table_rows(rows: Sequence[Measured]) -> list[tuple[str, ...]]:
     found = []
     for m in rows:
         for name, t in m.sides.items():
-            times = tuple(map(seconds_text, (t.p20, t.p50, t.p80, t.first)))
+            times = tuple(map(human_seconds, (t.p20, t.p50, t.p80, t.first)))
             gain = f"{m.ratio:.1f}" if m.ratio and name == OURS else ""
             found.append((m.case, m.what, str(m.batch), name, *times, gain))
         if m.what == "columns":
-            found.append((m.case, m.what, str(m.batch), "floor", "", seconds_text(m.floor["seconds"]), "", "", ""))
+            found.append((m.case, m.what, str(m.batch), "floor", "", human_seconds(m.floor["seconds"]), "", "", ""))
     return found
 
 
 def _tables(rows: Sequence[Measured]) -> list[str]:
-    parts = [(m.case, m.what, m.batch, *(seconds_text(m.parts[p]) for p in ("feed", "columns", "dense"))) for m in rows]
+    parts = [
+        (m.case, m.what, m.batch, *(human_seconds(m.parts[p]) for p in ("feed", "columns", "dense"))) for m in rows
+    ]
     checks = [(m.case, m.batch, ", ".join(f"{k} {v}" for k, v in m.check.items())) for m in rows]
     return [
         html.section("Times", html.table(HEADERS, table_rows(rows), (2, 4, 5, 6, 7, 8))),
@@ -326,11 +324,3 @@ def _refusals(refused: Sequence[Refused]) -> list[str]:
         )
         for r in refused
     ]
-
-
-def seconds_text(seconds: float) -> str:
-    """Such as `1.23 ms`."""
-    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
-        if seconds >= factor:
-            return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds / 1e-9:.3g} ns"

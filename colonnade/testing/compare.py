@@ -120,7 +120,7 @@ def allowed_of_column(
     """
     if column.table is None or column.pooling in ("none", "max"):
         return np.zeros((rows, 1))
-    found = elements_of(column, {name: _flat(feed[name]) for name in fields_read(column)}, rows)
+    found = elements_of(column, {name: elements_in(feed[name]) for name in fields_read(column)}, rows)
     counts_B = torch.bincount(found.rows, minlength=rows).numpy()
     if found.weights is None and (counts_B <= 1).all():
         return np.zeros((rows, 1))
@@ -148,7 +148,8 @@ def _divisor(pooling: str, counts_B: Array, factors_E: Array, rows_E: Array, wei
     return np.sqrt(total_B) if pooling == "sqrtn" else np.abs(total_B)
 
 
-def _flat(value: Array) -> torch.Tensor | Array:
+def elements_in(value: Array) -> torch.Tensor | Array:
+    """The elements of an input as ops take them: flat, strings as objects, numbers as a tensor."""
     flat = value.reshape(-1)
     return flat if flat.dtype == object else torch.from_numpy(np.array(flat))
 

@@ -16,20 +16,9 @@ from colonnade.ir.column import Column
 from colonnade.ir.explanation import Decision, Explanation
 from colonnade.ir.program import Program
 from colonnade.ir.text import print_expr
+from colonnade.ops.op import torch_dtype
 
-GUARD_PASSES = ("drop-guards", "drop-filling", "drop-selects", "drop-empty-selects")
 _OWN_SIZE = re.compile(r"\bv\d+(_\d+)*\b")
-_BYTES = {
-    "float64": 8,
-    "int64": 8,
-    "float32": 4,
-    "int32": 4,
-    "float16": 2,
-    "bfloat16": 2,
-    "bool": 1,
-    "int8": 1,
-    "uint8": 1,
-}
 
 
 def structure(column: Column) -> str:
@@ -75,7 +64,7 @@ def summary(program: Program, explanation: Explanation) -> dict[str, Any]:
         "guards_removed": sum(d.applied for d in guards),
         "guards_kept": sum(not d.applied for d in guards),
         "dense_lines": len(program.dense),
-        "param_bytes": sum(math.prod(shape) * _BYTES.get(dtype, 4) for _, dtype, shape in program.params),
+        "param_bytes": sum(math.prod(shape) * torch_dtype(dtype).itemsize for _, dtype, shape in program.params),
         "seconds": dict(explanation.seconds),
     }
 

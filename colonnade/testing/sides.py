@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.backends.backend import Backend
-from colonnade.errors import ColonnadeError
 from colonnade.executable import Executable
 from colonnade.ir.program import Program, Weights
 from colonnade.testing.oracle import OracleError, TensorFlowModel
-from colonnade.testing.points import Point, points_of, probe, slots_of
+from colonnade.testing.points import points_of, probe, slots_of
 from colonnade.testing.requests import Request
 
 Array = NDArray[Any]
@@ -24,6 +23,9 @@ Answer = dict[str, Array]
 _VIEWS = {"Reshape": 0, "Identity": 0, "Squeeze": 0, "ExpandDims": 0, "Select": -1, "SelectV2": -1}
 """Ops whose value is that of one operand: the first, or the last where rows without ids are replaced by zeros."""
 _HOPS = 6
+
+CRASHES = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)
+"""What an answer may raise by a mistake of its own: it is reported, and the comparison goes on."""
 
 
 class Side(Protocol):
@@ -186,12 +188,3 @@ def reference_side(program: Program, weights: Weights, backend: Backend, id_poli
     side = ColonnadeSide(Executable(program, weights, backend, id_policy=id_policy), backend)
     side.name = f"the {backend.name} backend"
     return side
-
-
-def points_shown(side: Side, points: Sequence[Point], answer: Answer) -> list[Point]:
-    """The points that an answer holds."""
-    return [p for p in points if p.key in answer]
-
-
-REFUSALS = (ColonnadeError,)
-CRASHES = (ArithmeticError, AttributeError, LookupError, MemoryError, RuntimeError, TypeError, ValueError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -46,6 +47,16 @@ def alternate(calls: Mapping[str, Call], runs: int) -> dict[str, Timing]:
         if was_on:
             gc.enable()
     return {name: _timing(values, first[name], repeats[name]) for name, values in taken.items()}
+
+
+def human_seconds(seconds: float) -> str:
+    """Such as `12.3 us`."""
+    if seconds == 0 or not math.isfinite(seconds):
+        return "0 s" if seconds == 0 else "-"
+    for factor, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if seconds >= factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds / 1e-9:.3g} ns"
 
 
 def _seconds(call: Call, repeats: int) -> float:

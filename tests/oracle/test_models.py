@@ -126,7 +126,7 @@ def test_load_errors(path: Path, tmp_path: Path) -> None:
         TensorFlowModel(build(named("micro1"), tmp_path / "micro1"), "nothing")
 
 
-def test_keras_model(tmp_path: Path) -> None:
+def test_module_of_tensorflow_2(tmp_path: Path) -> None:
     import tensorflow as tf
 
     class Module(tf.Module):  # type: ignore[misc]

@@ -28,8 +28,6 @@ from colonnade.ops.graph.variable import Variable
 from colonnade.ops.op import GraphOp
 
 DEFAULT_SIGNATURE = "serving_default"
-# Ops that only order effects: reading behind them is reading the value itself.
-ORDERING = frozenset({"NoOp", "Const", "Placeholder", "Identity", "VariableV2", "VarHandleOp"})
 
 
 class VariableStore(Mapping[str, npt.NDArray[Any]]):
@@ -75,8 +73,7 @@ def import_saved_model(
 
     outputs: only these outputs of the signature.
     Errors: ImportFailure for a path that is no SavedModel, an unknown tag set, signature or output; UnsupportedOps,
-    which lists
-    every node that cannot be said with the outputs it feeds.
+    which lists every node that cannot be said with the outputs it feeds.
     """
     source = open_source(path, signature, outputs, tags)
     graph = _Importer(source.flat, source.signature, source.store).build(source.outputs)

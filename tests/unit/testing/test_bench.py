@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,14 +21,13 @@ from colonnade.testing.bench import (
     append,
     floor,
     report,
-    seconds_text,
     table_rows,
     torch_threads,
 )
 from colonnade.testing.models import named
 from colonnade.testing.points import columns_only
 from colonnade.testing.requests import make_request
-from colonnade.testing.timing import alternate
+from colonnade.testing.timing import alternate, human_seconds
 from colonnade.testing.verify import Verdict
 
 
@@ -109,10 +109,11 @@ def test_a_red_check_gives_no_number(bench: Bench, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(2.0, "2 s"), (1.5e-3, "1.5 ms"), (2.34567e-5, "23.5 us"), (5e-9, "5 ns"), (0.0, "0 ns")]
+    ("seconds", "text"),
+    [(2.0, "2 s"), (1.5e-3, "1.5 ms"), (2.34567e-5, "23.5 us"), (5e-9, "5 ns"), (0.0, "0 s"), (math.nan, "-")],
 )
 def test_seconds(seconds: float, text: str) -> None:
-    assert seconds_text(seconds) == text
+    assert human_seconds(seconds) == text
 
 
 def test_html_is_escaped() -> None:
