@@ -7,7 +7,7 @@ of it. `node.meta` holds `source` (the name in the source framework) and, after 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy.typing as npt
@@ -182,8 +182,3 @@ def facts_of(node: Node) -> Facts:
     if not isinstance(found, Facts):
         raise GraphError("a value has no facts: inference has not run", where=source_of(node))
     return found
-
-
-def users_of(node: Node) -> Sequence[Node]:
-    """The nodes that read it."""
-    return list(node.users)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
@@ -161,7 +160,6 @@ class GraphOp(Op):
     """
 
     num_outputs: ClassVar[int] = 1
-    stateful: ClassVar[bool] = False
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -194,8 +192,3 @@ def torch_dtype(name: str) -> torch.dtype:
     if not isinstance(found, torch.dtype):
         raise ValueError(f"no torch dtype {name!r}")
     return found
-
-
-def is_strings(value: Value) -> bool:
-    """Whether a reference value holds strings."""
-    return isinstance(value, np.ndarray)

@@ -24,8 +24,7 @@ class DropEmptySelects(Rewrite):
     """`select(row is empty, zeros, embedding_bag(default row))` is an embedding bag that gives zeros.
 
     Legal: the condition is the empty-row indicator of a filling of the very indices that the bag pools by, the same
-    for every
-    element of a row.
+    for every element of a row.
     """
 
     roots = (Select,)

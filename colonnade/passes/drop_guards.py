@@ -16,9 +16,8 @@ from colonnade.passes.base import Editor, Reject, Rewrite, Rewritten
 class DropGuards(Rewrite):
     """Gather by 0, 1, ..., n - 1 over an axis of n rows gives the operand back.
 
-    Legal: the indices are proven to be iota (for a guard: the mask's condition holds over the producer's whole
-    range, in 64
-    bits, so `where` keeps every element), and their number is proven to be the axis' length.
+    Legal: the indices are proven to be iota (for a guard: the mask's condition holds over the producer's whole range,
+    in 64 bits, so `where` keeps every element), and their number is proven to be the axis' length.
     """
 
     roots = (Gather, GatherNd)

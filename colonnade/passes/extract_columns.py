@@ -20,11 +20,10 @@ from colonnade.passes.elements import Dense, Elements, Kept, Reader, Tokens
 class ExtractColumns(Pass):
     """A gather or embedding bag on a variable, read back to input fields, is one `column_value`.
 
-    Legal: the ids are an expression of column ops over the elements of fields, under column filters; the rows that
-    an embedding
-    bag pools by are proven to be the batch rows of those very elements; the row count is proven to be the batch.
-    Columns are
-    found by structure: any matrix variable that is looked up by rows is a table, whatever its name or what follows.
+    Legal: the ids are an expression of column ops over the elements of fields, under column filters; the rows that an
+    embedding bag pools by are proven to be the batch rows of those very elements; the row count is proven to be the
+    batch. Columns are found by structure: any matrix variable that is looked up by rows is a table, whatever its name
+    or what follows.
     """
 
     def run(self, editor: Editor) -> int:

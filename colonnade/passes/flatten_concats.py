@@ -18,16 +18,16 @@ class FlattenConcats(Rewrite):
     def rewrite(self, node: Node, editor: Editor) -> Rewritten | Reject | None:
         """Splice every inner concat once; deeper ones are spliced before, in topological order."""
         *operands, axis = args_of(node)
-        inner = [x for x in operands if isinstance(x.target, Concat)]
-        if not inner:
+        if not any(isinstance(x.target, Concat) for x in operands):
             return None
         spliced: list[Node] = []
         refused = ""
         for x in operands:
-            reason = "" if isinstance(x.target, Concat) and x in inner else "not a concat"
-            if not reason:
-                reason = _refusal(x, node, axis)
-                refused = refused or reason
+            if not isinstance(x.target, Concat):
+                spliced.append(x)
+                continue
+            reason = _refusal(x, node, axis)
+            refused = refused or reason
             spliced.extend([x] if reason else args_of(x)[:-1])
         if len(spliced) == len(operands):
             return Reject(refused)

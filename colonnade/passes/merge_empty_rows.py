@@ -17,11 +17,9 @@ from colonnade.passes.indices import column, column_of
 class MergeEmptyRows(Rewrite):
     """`segment(table, filled values, rows of the filled indices)` is an embedding bag with a default row.
 
-    Legal: rows are proven sorted before the filling (the filling would sort them, the bag does not); the default id
-    is known
-    and lies in the table; the row count is the sparse shape's, so that trailing empty rows are kept. Sum, mean and
-    sqrtn of the
-    one default row are that row.
+    Legal: rows are proven sorted before the filling (the filling would sort them, the bag does not); the default id is
+    known and lies in the table; the row count is the sparse shape's, so that trailing empty rows are kept. Sum, mean
+    and sqrtn of the one default row are that row.
     """
 
     roots = (SparseSegmentReduce,)

@@ -33,5 +33,3 @@ COLUMNS: tuple[Pass, ...] = (
     ExtractColumns(),  # when nothing stands between lookups and inputs but column ops
     FlattenConcats(),  # after extraction: columns then write straight into the outermost concat
 )
-
-PIPELINES: dict[str, tuple[Pass, ...]] = {"columns": COLUMNS, "none": ()}

@@ -27,6 +27,7 @@ PARALLEL_NANOSECONDS = 200_000
 STREAM_BYTES = 16 << 20
 """Outputs from this size on do not fit the caches: they are stored past them."""
 ITEMS_A_THREAD = 4
+_STRING_OFFSETS = (w.SOURCES + 8 * w.DTYPES.index("string")) // 8
 _DATA = 16  # where in numpy's array object its data pointer lies
 
 
@@ -117,7 +118,7 @@ class CpuColumns:
         if self._strings is not None:
             if packed.string_offsets.size < rows * self._strings + 1:
                 raise ShapeError("the packed strings do not hold their fields", got=str(packed.string_offsets.shape))
-            words[w.SOURCES // 8 + 4] = address_of(packed.string_offsets)
+            words[_STRING_OFFSETS] = address_of(packed.string_offsets)
             words[w.STRING_DATA // 8] = address_of(packed.string_data)
         size = 0
         for name, word in self._outputs:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.backends.cpu import scratch
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.intrinsics import LANES
 from colonnade.backends.cpu.tiles.registry import FILTERS, Memory, Step, encode, lower
@@ -31,8 +32,8 @@ VALUES = {"float32": w.VALUE_F32, "float64": w.VALUE_F64, "int32": w.VALUE_INT, 
 CACHE_BYTES = 1 << 20
 FAR_BYTES = 1 << 14
 """Rows are prefetched where all tables together exceed a core's own cache, but for small tables, whose rows recur."""
-BLOCK_COLUMNS = {w.SINGLE: 64, w.POOLED: 4, w.NUMERIC: 32, w.SPREAD: 4}
-"""Columns of one block, by kind."""
+BLOCK_COLUMNS = {w.SINGLE: scratch.BLOCK_COLUMNS, w.POOLED: 4, w.NUMERIC: 32, w.SPREAD: 4}
+"""Columns of one block, by kind; the scratch memory has room for so many single ones."""
 
 
 @dataclass(frozen=True)

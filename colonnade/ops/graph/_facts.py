@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import sympy
 
 from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
@@ -304,8 +303,3 @@ def map_content(f: Facts, change: Callable[[Dim], Dim | None]) -> tuple[Dim, ...
         return None
     made = [change(v) for v in f.values]
     return None if any(v is None for v in made) else tuple(made)
-
-
-def is_sympy(d: Dim) -> bool:
-    """Whether the dim holds a symbol."""
-    return isinstance(d, sympy.Expr)
