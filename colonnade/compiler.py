@@ -157,7 +157,10 @@ def lower(
 ) -> tuple[Program, Weights, Explanation, str]:
     """Import, analyse and assemble: the program, its weights, what was done, and the source's fingerprint."""
     with _collection_paused():
-        return _lower(model, signature, outputs, tags, passes, observe, progress)
+        try:
+            return _lower(model, signature, outputs, tags, passes, observe, progress)
+        finally:
+            facts.forget()
 
 
 @contextmanager
@@ -195,7 +198,6 @@ def _lower(
     program, weights = assemble(imported.graph, reasons)
     seconds["assemble"] = time.perf_counter() - began
     explanation = _explanation(str(model), imported, log, before, program, cones, seconds)
-    facts.forget()
     return program, weights, explanation, imported.fingerprint
 
 

@@ -1,4 +1,4 @@
-"""The graph check that runs after each pass in tests and under `--verify`."""
+"""The graph check that tests run after each pass."""
 
 from __future__ import annotations
 

@@ -284,7 +284,14 @@ def extreme_values(tf: Any) -> Any:
     x = given(tf, "x", None, 10)
     ops = (tf.nn.relu, tf.round, tf.sigmoid, tf.tanh, tf.abs, tf.nn.elu, tf.nn.softplus, tf.floor, tf.nn.softmax)
     outputs = {op.__name__: op(x) for op in ops}
+    outputs |= {"relu6": tf.nn.relu6(x), "leaky": tf.nn.leaky_relu(x, 0.3), "selu": tf.nn.selu(x)}
     return {"x": x}, {**outputs, "max": tf.maximum(x, 0.0), "min": tf.minimum(0.0, x), "sum": tf.reduce_max(x, 1)}
+
+
+@case(batches(floats, 1))
+def a_broadcast_to_a_known_width(tf: Any) -> Any:
+    x = given(tf, "x", None, 1)
+    return {"x": x}, {"out": tf.broadcast_to(x, [tf.shape(x)[0], 4]) * 2.0}
 
 
 @case([{"x": ids(rows, 1), "y": floats(rows, 3)} for rows in ROWS], refused=True)

@@ -15,6 +15,7 @@ from colonnade.ops.graph.all import All
 from colonnade.ops.graph.any import Any as AnyOf
 from colonnade.ops.graph.as_string import AsString
 from colonnade.ops.graph.bias_add import BiasAdd
+from colonnade.ops.graph.broadcast_to import BroadcastTo
 from colonnade.ops.graph.bucketize import Bucketize
 from colonnade.ops.graph.cast import Cast
 from colonnade.ops.graph.ceil import Ceil
@@ -30,6 +31,7 @@ from colonnade.ops.graph.floor_div import FloorDiv
 from colonnade.ops.graph.floor_mod import FloorMod
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
+from colonnade.ops.graph.leaky_relu import LeakyRelu
 from colonnade.ops.graph.log import Log
 from colonnade.ops.graph.log1p import Log1p
 from colonnade.ops.graph.logical_and import LogicalAnd
@@ -51,10 +53,12 @@ from colonnade.ops.graph.range import Range
 from colonnade.ops.graph.rank import Rank
 from colonnade.ops.graph.real_div import RealDiv
 from colonnade.ops.graph.relu import Relu
+from colonnade.ops.graph.relu6 import Relu6
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.round import Round
 from colonnade.ops.graph.rsqrt import Rsqrt
 from colonnade.ops.graph.select import Select
+from colonnade.ops.graph.selu import Selu
 from colonnade.ops.graph.shape import Shape
 from colonnade.ops.graph.sigmoid import Sigmoid
 from colonnade.ops.graph.sign import Sign
@@ -145,6 +149,7 @@ SPELLINGS: dict[str, Spelling] = {
     "Any": _reduce(AnyOf),
     "AsString": _as_string,
     "BiasAdd": _bias_add,
+    "BroadcastTo": lambda a: BroadcastTo(),
     "Bucketize": _bucketize,
     "Cast": lambda a: Cast(a["DstT"]),
     "Ceil": lambda a: Ceil(),
@@ -162,6 +167,7 @@ SPELLINGS: dict[str, Spelling] = {
     "GatherV2": _gather,
     "Greater": _compare("gt"),
     "GreaterEqual": _compare("ge"),
+    "LeakyRelu": lambda a: LeakyRelu(float(a.get("alpha", 0.2))),
     "Less": _compare("lt"),
     "LessEqual": _compare("le"),
     "Log": lambda a: Log(),
@@ -186,11 +192,13 @@ SPELLINGS: dict[str, Spelling] = {
     "Rank": lambda a: Rank(),
     "RealDiv": lambda a: RealDiv(),
     "Relu": lambda a: Relu(),
+    "Relu6": lambda a: Relu6(),
     "Reshape": lambda a: Reshape(),
     "Round": lambda a: Round(),
     "Rsqrt": lambda a: Rsqrt(),
     "Select": lambda a: Select(v1=True),
     "SelectV2": lambda a: Select(),
+    "Selu": lambda a: Selu(),
     "Shape": lambda a: Shape(a.get("out_type", "int32")),
     "Sigmoid": lambda a: Sigmoid(),
     "Sign": lambda a: Sign(),
