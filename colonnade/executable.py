@@ -25,7 +25,6 @@ from colonnade.errors import ArtifactError, OptionError, ShapeError, listed
 from colonnade.ir.column import ID_POLICIES
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
-from colonnade.ir.table import Table
 
 Array = npt.NDArray[Any]
 
@@ -225,7 +224,7 @@ class Executable:
         )
 
     def _compiled(self, weights: Weights) -> _State:
-        problems = [*_bad_tables(self._program.tables, weights), *_bad_params(self._program, weights)]
+        problems = weights.misfits(self._program)
         if problems:
             raise ShapeError(
                 "the weights do not fit the program", got=listed(problems), want="one a table and parameter"
@@ -262,26 +261,3 @@ def _owned(values: Mapping[str, Any], request: Request, state: _State) -> dict[s
             taken.add(storage)
         outputs[name] = value if request.is_torch else value.numpy()
     return outputs
-
-
-def _bad_tables(tables: tuple[Table, ...], weights: Weights) -> list[str]:
-    problems = []
-    for table in tables:
-        have = weights.tables.get(table.name)
-        want = (table.rows, table.embedding_dim)
-        if have is None:
-            problems.append(f"table {table.name!r}: missing")
-        elif have.shape != want or have.dtype.itemsize != table.bytes // max(1, table.rows * table.embedding_dim) != 0:
-            problems.append(f"table {table.name!r}: {have.dtype}{list(have.shape)}, want {table.dtype}{list(want)}")
-    return problems
-
-
-def _bad_params(program: Program, weights: Weights) -> list[str]:
-    problems = []
-    for name, dtype, shape in program.params:
-        have = weights.params.get(name)
-        if have is None:
-            problems.append(f"parameter {name!r}: missing")
-        elif tuple(have.shape) != shape or str(have.dtype) != f"torch.{dtype}":
-            problems.append(f"parameter {name!r}: {have.dtype}{list(have.shape)}, want {dtype}{list(shape)}")
-    return problems

@@ -14,7 +14,7 @@ import torch
 
 from colonnade.artifact.manifest import inside, what_is
 from colonnade.core import tensor_file
-from colonnade.core.tensor_file import CARRIERS, Tensor, TensorFileError
+from colonnade.core.tensor_file import Tensor, TensorFileError
 from colonnade.errors import ArtifactError, listed
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
@@ -59,8 +59,8 @@ def contents_of(
     consts = {d: c for d, c in {**weights.consts, **consts_of(program)}.items() if by_digest(c)}
     found = [of_bytes(PROGRAM, "program", text), _tensors(CONSTS, "consts", {d: c.array for d, c in consts.items()})]
     found.append(of_bytes(EXPLANATION, "explanation", explanation.to_json().encode()))
-    found.append(_tensors(DENSE, "dense", _checked_params(program, weights)))
-    tables = _checked_tables(program, weights)
+    tables, params = _checked(program, weights)
+    found.append(_tensors(DENSE, "dense", params))
     for index, (name, item) in enumerate(tables.items()):
         found.append(_tensors(f"tables/{index:04d}-{safe_name(name)}.safetensors", "table", {name: item}))
     found.extend(_file(f"{COMPILED}/{inside(name)}", "compiled", path) for name, path in sorted(compiled.items()))
@@ -108,41 +108,17 @@ def read_chunks(path: Path) -> Iterator[Array]:
             yield np.frombuffer(data, np.uint8)
 
 
-def _checked_tables(program: Program, weights: Weights) -> dict[str, Tensor]:
-    wrong: list[str] = []
-    found: dict[str, Tensor] = {}
-    for table in program.tables:
-        array = weights.tables.get(table.name)
-        want = f"{table.dtype}[{table.rows}, {table.embedding_dim}]"
-        if array is None:
-            wrong.append(f"table {table.name!r}: no weights, want {want}")
-        elif array.shape != (table.rows, table.embedding_dim) or array.dtype.name != CARRIERS.get(
-            table.dtype, table.dtype
-        ):
-            wrong.append(f"table {table.name!r}: {array.dtype.name}{list(array.shape)}, want {want}")
-        else:
-            found[table.name] = _stored(f"table {table.name!r}", array, table.dtype)
-    _refuse(wrong)
-    return found
-
-
-def _checked_params(program: Program, weights: Weights) -> dict[str, Tensor]:
-    wrong: list[str] = []
-    found: dict[str, Tensor] = {}
-    for name, dtype, shape in program.params:
-        value = weights.params.get(name)
-        got = "no weights" if value is None else f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
-        if value is None or got != f"{dtype}{list(shape)}":
-            wrong.append(f"parameter {name!r}: {got}, want {dtype}{list(shape)}")
-        else:
-            found[name] = _stored(f"parameter {name!r}", _array_of(value), dtype)
-    _refuse(wrong)
-    return found
-
-
-def _refuse(wrong: list[str]) -> None:
+def _checked(program: Program, weights: Weights) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Tables and parameters as they are stored. Errors: ArtifactError that lists all that does not fit."""
+    wrong = weights.misfits(program)
     if wrong:
         raise ArtifactError("the weights do not fit the program", got=listed(wrong))
+    tables = {t.name: _stored(f"table {t.name!r}", weights.tables[t.name], t.dtype) for t in program.tables}
+    params = {
+        name: _stored(f"parameter {name!r}", _array_of(weights.params[name]), dtype)
+        for name, dtype, _ in program.params
+    }
+    return tables, params
 
 
 def _stored(what: str, array: Array, dtype: str) -> Tensor:

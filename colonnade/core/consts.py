@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import threading
 import weakref
 from typing import Any, ClassVar
 
@@ -10,6 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+
+_LOCK = threading.Lock()
 
 
 class Const:
@@ -29,13 +32,14 @@ class Const:
         digest = _digest(array)
         found = cls._pool.get(digest)
         if found is None:
-            found = object.__new__(cls)
+            made = object.__new__(cls)
             if array.flags.writeable:
                 array = array.copy()
                 array.flags.writeable = False
-            found.array = array
-            found.digest = digest
-            cls._pool[digest] = found
+            made.array = array
+            made.digest = digest
+            with _LOCK:  # two threads that compile at once must get one object
+                found = cls._pool.setdefault(digest, made)
         return found
 
     def __repr__(self) -> str:

@@ -66,7 +66,7 @@ def symbol(name: str) -> sympy.Symbol:
     """The dim symbol of that name: an unknown integer >= 0."""
     found = _SYMBOLS.get(name)
     if found is None:
-        found = _SYMBOLS[name] = sympy.Symbol(name, integer=True, nonnegative=True)
+        found = _SYMBOLS.setdefault(name, sympy.Symbol(name, integer=True, nonnegative=True))
     return found
 
 

@@ -5,9 +5,12 @@ Expressions are interned: equal expressions are one object, so shared prefixes a
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any, ClassVar
+
+_LOCK = threading.Lock()
 
 
 class Expr:
@@ -22,9 +25,10 @@ class Expr:
         full = (cls, *key)
         found = Expr._pool.get(full)
         if found is None:
-            found = object.__new__(cls)
-            found.key = key
-            Expr._pool[full] = found
+            made = object.__new__(cls)
+            made.key = key
+            with _LOCK:  # two threads that compile at once must get one object
+                found = Expr._pool.setdefault(full, made)
         return found
 
     def __reduce__(self) -> tuple[type[Expr], tuple[Any, ...]]:

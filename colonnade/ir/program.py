@@ -14,6 +14,7 @@ import torch
 
 from colonnade.core.consts import Const
 from colonnade.core.dims import Dim
+from colonnade.core.tensor_file import CARRIERS
 from colonnade.ir.column import Column
 from colonnade.ir.table import Table
 
@@ -132,3 +133,18 @@ class Weights:
     tables: Mapping[str, npt.NDArray[Any]]
     params: Mapping[str, torch.Tensor]
     consts: Mapping[str, Const]
+
+    def misfits(self, program: Program) -> list[str]:
+        """What a program needs and does not find here, or finds with another dtype or shape, in words."""
+        wrong = []
+        for table in program.tables:
+            rows, want = self.tables.get(table.name), (table.rows, table.embedding_dim)
+            got = "missing" if rows is None else f"{rows.dtype.name}{list(rows.shape)}"
+            if got != f"{CARRIERS.get(table.dtype, table.dtype)}{list(want)}":
+                wrong.append(f"table {table.name!r}: {got}, want {table.dtype}{list(want)}")
+        for name, dtype, shape in program.params:
+            value = self.params.get(name)
+            got = "missing" if value is None else f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+            if got != f"{dtype}{list(shape)}":
+                wrong.append(f"parameter {name!r}: {got}, want {dtype}{list(shape)}")
+        return wrong

@@ -199,7 +199,7 @@ class _Assembler:
             return
         operands = [Operand(self.values.get(a), facts_of(a)) for a in args_of(node)]
         lowered = op.lower(*operands)
-        if lowered is None:
+        if lowered is None or _from_data((lowered.args, lowered.kwargs)):
             self.unsupported[node] = op.name
             return
         if _lacks(lowered.args):
@@ -282,6 +282,13 @@ def _width(x: Node, whole: Facts) -> int | None:
 def _lacks(args: Any) -> bool:
     """Whether an operand among the arguments, or in a list among them, has no value."""
     return any(a is None or (isinstance(a, tuple | list) and _lacks(a)) for a in args)
+
+
+def _from_data(args: Any) -> bool:
+    """Whether a size among the arguments is one that only the data decide: no request tells it."""
+    if isinstance(args, tuple | list):
+        return any(map(_from_data, args))
+    return isinstance(args, sympy.Expr) and dims.from_data(args)
 
 
 def _refs(args: Any) -> Iterable[str]:

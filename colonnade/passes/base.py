@@ -99,7 +99,9 @@ class Pass:
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         cls.name = snake(cls.__name__).replace("_", "-")
-        cls.summary = (cls.__doc__ or "").strip().splitlines()[0]
+        if not cls.__doc__:
+            raise TypeError(f"pass {cls.name!r} has no docstring: its first line is what `passes` shows")
+        cls.summary = cls.__doc__.strip().splitlines()[0]
 
     def run(self, editor: Editor) -> int:
         """Change the graph."""

@@ -108,6 +108,8 @@ class Reader:
     def _applied(self, node: Node) -> Elements | Reject:
         op = op_of(node)
         assert op is not None
+        if op.num_outputs != 1:
+            return Reject(f"ids go through {op.name}, which is no column op")
         read = []
         for arg in args_of(node):
             elements = self.elements(arg) if arg is not node else Reject("a cycle")

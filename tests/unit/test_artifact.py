@@ -224,7 +224,7 @@ def test_weights_that_do_not_fit_are_all_listed(tmp_path: Path) -> None:
         "table 'empty': float32[1, 4], want float32[0, 4]",
         "table 'half/../x': float32[3, 2], want float16[3, 2]",
     ]
-    with pytest.raises(ArtifactError, match="'bias': no weights, want float32"):
+    with pytest.raises(ArtifactError, match="'bias': missing, want float32"):
         save(tmp_path / "m", sample(), Weights(good.tables, {k: v for k, v in good.params.items() if k != "bias"}, {}))
     assert not (tmp_path / "m").exists()
     assert alone(tmp_path / "m")

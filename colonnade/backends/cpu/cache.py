@@ -131,8 +131,8 @@ def cache_dir() -> Path:
 
 _LOCK = threading.Lock()
 _READY: dict[str, Compiled] = {}
-CARRIED: list[Path] = []
-"""Folders of loaded artifacts that may hold cache files."""
+_CARRIED: list[Path] = []
+"""Folders of loaded artifacts that may hold cache files, the newest first."""
 
 
 def warm() -> Compiled:
@@ -147,7 +147,7 @@ def warm() -> Compiled:
 def _load_any() -> Compiled | None:
     names = [name for name in (host_file(), portable_file()) if name]
     for name in names:
-        for folder in (cache_dir(), *CARRIED):
+        for folder in (cache_dir(), *_CARRIED):
             found = load(folder / name)
             if found is not None:
                 return found
@@ -271,6 +271,7 @@ def _export_portable(target: Path) -> Path:
 
 def import_cache(folder: Path) -> bool:
     """Let `warm` look into a folder too; gives whether it holds code for this machine."""
-    if folder not in CARRIED:
-        CARRIED.append(folder)
+    with _LOCK:
+        if folder not in _CARRIED:
+            _CARRIED.insert(0, folder)
     return any((folder / name).exists() for name in (host_file(), portable_file()) if name)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from colonnade.backends.cpu.intrinsics import call_five, call_six, kernel, load_i64
-from colonnade.backends.cpu.words import UNITS
+from colonnade.backends.cpu.words import OUTPUTS, UNITS
 
 F = TypeVar("F", bound=Callable[..., Any])
 Five = Callable[[int, int, int, int, int], int]
@@ -24,7 +24,9 @@ FUNCTIONS: dict[str, Any] = {}
 
 def _declare(name: str, operands: int) -> int:
     OPERANDS[name] = operands
-    return UNITS + 8 * (len(OPERANDS) - 1)
+    word = UNITS + 8 * (len(OPERANDS) - 1)
+    assert word < OUTPUTS, "the context has no room for another part: move OUTPUTS"
+    return word
 
 
 def _five(name: str) -> Five:

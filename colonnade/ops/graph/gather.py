@@ -73,7 +73,8 @@ class Gather(GraphOp):
             return None
         if indices.facts.rank == 0:
             k = indices.facts.integer
-            return None if k is None else Lowered("aten.select.int", (params.value, at, k))
+            # TensorFlow refuses a negative index, aten counts it from the end.
+            return None if k is None or k < 0 else Lowered("aten.select.int", (params.value, at, k))
         return Lowered("aten.index_select.default", (params.value, at, indices.value))
 
 

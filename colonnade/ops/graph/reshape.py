@@ -56,7 +56,7 @@ class Reshape(GraphOp):
         """aten.reshape with every dim known."""
         x, _ = args
         made = self.infer(*(a.facts for a in args)).outputs[0].shape
-        if made is None or any("fresh_" in str(d) for d in made):
+        if made is None or any(map(dims.from_data, made)):
             return None
         return Lowered("aten.reshape.default", (x.value, made))
 

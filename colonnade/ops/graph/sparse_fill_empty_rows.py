@@ -55,6 +55,8 @@ class SparseFillEmptyRows(GraphOp):
         """One row at a time."""
         indices, values, default = array(args[0]), array(args[1]), array(args[3])
         shape = integers(args[2])
+        if not shape:
+            raise GraphError("sparse_fill_empty_rows: a shape without rows", got="()", want="at least 1 dimension")
         rows = shape[0]
         row_of = indices[:, 0]
         bad = (row_of < 0) | (row_of >= rows)
