@@ -160,9 +160,9 @@ def test_a_refused_swap_changes_nothing() -> None:
         executable.swap(Weights(tables, {"b": bad.params["b"].double()}, {}))
     assert caught.value.got.splitlines() == [
         "table 't0': float32[5, 2], want float32[10, 2]",
-        "table 't1': missing",
-        "parameter 'w': missing",
-        "parameter 'b': torch.float64[2], want float32[2]",
+        "table 't1': missing, want float32[10, 2]",
+        "parameter 'w': missing, want float32[11, 2]",
+        "parameter 'b': float64[2], want float32[2]",
     ]
     np.testing.assert_array_equal(executable(a_feed(2))["score"], before)
 
