@@ -242,6 +242,31 @@ def a_table_of_one_row(tf: Any) -> Any:
     return {"x": x}, {"out": tf.gather(variable(tf, "t", 1, 3), tf.squeeze(x, [1]))}
 
 
+@case(batches(floats, 4))
+def indices_along_axes(tf: Any) -> Any:
+    x = given(tf, "x", None, 4)
+    return {"x": x}, {"out": tf.gather(x, [3, 0, 3], axis=-1), "one": tf.gather(x, 2, axis=1)}
+
+
+@case(batches(floats, 4), refused=True)
+def a_negative_index(tf: Any) -> Any:
+    x = given(tf, "x", None, 4)
+    return {"x": x}, {"out": tf.gather(x, -1, axis=1)}
+
+
+@case(batches(ids), refused=True)
+def ids_of_an_op_of_several_outputs(tf: Any) -> Any:
+    x = given(tf, "x", None, dtype=tf.int64)
+    return {"x": x}, {"out": tf.gather(variable(tf, "t", 7, 3), tf.unique(x).y)}
+
+
+@case(pairs(ids), refused=True)
+def ids_shaped_by_what_a_mask_keeps(tf: Any) -> Any:
+    x, y = (given(tf, name, None, dtype=tf.int64) for name in "xy")
+    kept = tf.shape(tf.where(y > 2))[:1]
+    return {"x": x, "y": y}, {"out": tf.gather(variable(tf, "t", 7, 3), tf.reshape(x, kept))}
+
+
 # -- the dense rest --------------------------------------------------------------------------------------------------
 @case(batches(floats, 3))
 def biases_that_broadcast_the_product(tf: Any) -> Any:

@@ -67,6 +67,10 @@ def _step(k: int, dim: Dim, begin: Dim | None, size: Dim | None) -> Step:
     if size is None or (size == -1 and begin is None):
         return Cut(begin, fresh(k))
     if size != -1:
+        first = begin if isinstance(begin, int) else 0
+        if isinstance(dim, int) and isinstance(size, int) and not 0 <= first <= dim - size <= dim:
+            message = "slice: a block that does not lie inside"
+            raise ShapeError(message, got=f"begin {begin}, size {size}", want=f"0 .. {dim}")
         # A block of the whole size can only begin at 0: anything else fails.
         return Cut(0 if size == dim else begin, size)
     assert begin is not None

@@ -19,6 +19,7 @@ from colonnade.ops.graph.embedding_bag import EmbeddingBag
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.mul import Mul
+from colonnade.ops.graph.range import Range
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.shape import Shape
@@ -271,3 +272,24 @@ def test_a_fill_with_a_default_outside_the_table_stays() -> None:
     y, _ = pooled(b, "sum", where, values, shape, default=4)
     log = check_passes(b.done(y=y), [MergeEmptyRows()], [{"x": torch.tensor([[1], [2]], dtype=torch.int32)}])
     assert "default id 4" in rejected(log, "merge-empty-rows")[0]
+
+
+@pytest.mark.parametrize(("begin", "end"), [([0, 0], [1, 0]), ([1, 0], [0, 0]), ([0, 0], [2, 0])])
+def test_a_slice_added_to_the_whole_is_not_taken_for_the_whole(begin: list[int], end: list[int]) -> None:
+    b = Builder()
+    x = b.input("x", "float32", "B", 3)
+    cut = b.add(StridedSlice(begin_mask=2, end_mask=3 if begin[0] else 2), x, begin, end, [1, 1])
+    rows = 2 if begin[0] or end[0] == 2 else 5
+    log = check_passes(b.done(y=b.add(Add(), x, cut)), COLUMNS, [{"x": torch.randn(rows, 3)}])
+    assert not applied(log, "drop-identities")
+
+
+def test_rows_counted_by_other_data_are_not_one_a_row() -> None:
+    b = Builder()
+    ids, mask = b.input("ids", "int64", "B"), b.input("mask", "bool", "M")
+    count = b.add(Gather(), b.add(Cast("int64"), b.add(Shape(), b.add(Where(), mask))), np.array(0, np.int32), 0)
+    rows = b.add(Range(), np.array(0, np.int64), count, np.array(1, np.int64))
+    y = b.add(SparseSegmentReduce("sum"), b.table("t", 4, 3), ids, rows)
+    feed = {"ids": torch.tensor([3, 1]), "mask": torch.tensor([True, False, True])}
+    log = check_passes(b.done(y=y), COLUMNS, [feed])
+    assert "as many ids as rows" in rejected(log, "pool-single-rows")[0]
