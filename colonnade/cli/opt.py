@@ -23,7 +23,8 @@ from colonnade.cli.common import (
     print_json,
     verb,
 )
-from colonnade.errors import ColonnadeError, OptionError
+from colonnade.cli.run import read_npz
+from colonnade.errors import ColonnadeError, FeedError, OptionError, listed
 from colonnade.frontends.tensorflow.importer import import_saved_model
 from colonnade.ir.graph import Graph, facts_of
 from colonnade.ir.graph_text import print_graph
@@ -113,8 +114,7 @@ def _feed(
         path = Path(text)
         if path.suffix != ".npz" or not path.is_file():
             raise OptionError("--bisect takes a .npz that exists, or `auto`", got=text)
-        with np.load(path, allow_pickle=False) as stored:
-            return {key: _value(stored[key]) for key in stored.files}
+        return {key: _value(value) for key, value in _fitting(read_npz(path), graph, path).items()}
     infer(graph)
     try:
         hints = hints_from(compiler.lower(model, signature, tags=tags)[0])
@@ -127,6 +127,22 @@ def _feed(
         specs.append(TensorSpec(key, known.dtype, shape))
     feed = corner_feed(specs, BATCH, np.random.default_rng(seed), hints)
     return {key: _value(value) for key, value in feed.items()}
+
+
+def _fitting(feed: dict[str, Any], graph: Graph, path: Path) -> dict[str, Any]:
+    """The feed as it is. Errors: FeedError that lists every value of another dtype than its input's."""
+    infer(graph)
+    wants = {key: facts_of(node).dtype for key, node in graph.inputs.items()}
+    have = {key: "string" if value.dtype.kind in "OSU" else str(value.dtype) for key, value in feed.items()}
+    wrong = [key for key in have if key in wants and have[key] != wants[key]]
+    if wrong:
+        raise FeedError(
+            "the request does not fit the signature",
+            where=str(path),
+            got=listed([f"{key}: is {have[key]}" for key in wrong]),
+            want=listed([f"{key}: {wants[key]}" for key in wrong]),
+        )
+    return feed
 
 
 def _value(array: Any) -> Any:

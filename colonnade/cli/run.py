@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -95,16 +96,23 @@ def read_feed(path: Path, program: Program) -> Any:
             return pyarrow.parquet.read_table(path)
         if path.suffix == ".json":
             return _from_json(json.loads(path.read_text(encoding="utf-8")), program, str(path))
+    except (ValueError, pa.ArrowException) as error:
+        raise FeedError("the request cannot be read", where=str(path), got=str(error).splitlines()[0]) from error
+    return read_npz(path)
+
+
+def read_npz(path: Path) -> dict[str, Array]:
+    """The arrays in a file. Errors: FeedError for one that is damaged or holds objects."""
+    try:
         with np.load(path, allow_pickle=False) as stored:
             return {key: stored[key] for key in stored.files}
-    except (ValueError, zipfile.BadZipFile, pa.ArrowException, EOFError) as error:
-        if isinstance(error, FeedError):
-            raise
+    except (ValueError, zipfile.BadZipFile, zlib.error, EOFError) as error:
+        objects = "Object arrays" in str(error)
         raise FeedError(
             "the request cannot be read",
             where=str(path),
-            got=str(error).splitlines()[0],
-            help="strings in .npz are arrays of bytes (dtype S), for objects are not read",
+            got=str(error).partition("\n")[0],
+            help="strings in .npz are arrays of bytes (dtype S), for objects are not read" if objects else "",
         ) from error
 
 

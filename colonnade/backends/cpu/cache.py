@@ -256,6 +256,7 @@ def _export_portable(target: Path) -> Path:
     """By another process: numba compiles for one CPU a process."""
     kept = cache_dir() / target.name
     if not kept.exists():
+        LOG.warning("compiling the cpu engine once more, for the other machines that load artifacts; it is kept")
         program = (
             "import sys, pathlib\n"
             "from numba.core import config; config.CPU_NAME, config.CPU_FEATURES = sys.argv[1], ''\n"
