@@ -7,6 +7,7 @@ cost milliseconds each and are never used; `max_` and `ceil_div` are interned, u
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from typing import TypeAlias
@@ -78,6 +79,7 @@ def data_symbol(name: str, k: int) -> sympy.Symbol:
     return symbol(f"{name}_{k}")
 
 
+@functools.lru_cache(maxsize=1 << 16)
 def from_data(dim: Dim) -> bool:
     """Whether a size that only the data decide is in it: the inputs' sizes do not tell its value."""
     return any(_DATA.fullmatch(s.name) for s in symbols_of(dim))

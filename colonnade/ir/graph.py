@@ -29,7 +29,8 @@ class Graph:
     """Nodes in topological order, named inputs and outputs, and the store of variables beside them.
 
     checks: pairs of dims that an op requires to be equal and that inference did not prove so, with the node's source;
-    those of nodes that passes removed stay. A program checks them at run time.
+    those of nodes that passes removed stay, those of sizes that the data decide are left out. A program checks them at
+    run time.
     """
 
     def __init__(self, store: Mapping[str, Array] | None = None) -> None:

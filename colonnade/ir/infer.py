@@ -138,9 +138,15 @@ def _rename(graph: Graph, mapping: dict[sympy.Symbol, Dim]) -> None:
 def _checks(
     equal: Iterable[tuple[Dim, Dim, str]], mapping: Mapping[sympy.Symbol, Dim]
 ) -> tuple[tuple[Dim, Dim, str], ...]:
-    """Equalities that are not proven, each once; those of nodes that are no longer there are kept."""
+    """Equalities that are not proven, each once; those of nodes that are no longer there are kept.
+
+    Facts: sizes that only the data decide are left out. No request tells them and the dense rest holds none; what is
+    made of them is only rewritten where a pass proves the equality by structure.
+    """
     found: dict[tuple[Dim, Dim], str] = {}
     for one, other, where in equal:
+        if dims.from_data(one) or dims.from_data(other):
+            continue
         a, b = dims.substitute(one, mapping), dims.substitute(other, mapping)
         if a != b and dims.sub(a, b) != 0:
             found.setdefault((a, b), where)

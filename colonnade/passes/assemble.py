@@ -94,9 +94,8 @@ class _Assembler:
     def _checks(self) -> None:
         """What inference could not prove is checked in every request: the request's sizes decide it."""
         for a, b, where in self.graph.checks:
-            if not dims.from_data(a) and not dims.from_data(b):
-                name = self.names.take("check")
-                self.instructions.append(Instruction(name, REQUIRE, (a, b, f"node {where!r}"), source=where))
+            name = self.names.take("check")
+            self.instructions.append(Instruction(name, REQUIRE, (a, b, f"node {where!r}"), source=where))
 
     # -- slots -------------------------------------------------------------------------------------------------------
     def _pack(self, node: Node) -> bool:
