@@ -108,7 +108,7 @@ class Executable:
     ) -> None:
         if id_policy not in ID_POLICIES or threads < 1:
             raise OptionError(
-                "an executable cannot be made so",
+                "an id policy that does not exist" if id_policy not in ID_POLICIES else "too few threads",
                 got=f"id_policy={id_policy!r}, threads={threads}",
                 want=f"id_policy one of {', '.join(ID_POLICIES)}; at least 1 thread",
             )
@@ -127,6 +127,10 @@ class Executable:
         self._swap_lock = threading.Lock()
         self._state = self._compiled(weights)
         self._reader = FeedReader(program, self._layouts, self._state.dense.inputs)
+
+    def __repr__(self) -> str:
+        counts = f"{len(self._program.columns)} columns, {len(self._program.tables)} tables"
+        return f"<Executable {self._backend.name}: {counts}, {len(self._program.dense)} dense instructions>"
 
     @property
     def program(self) -> Program:

@@ -97,9 +97,12 @@ def _save(target: Path, contents: list[Content], source: str, progress: Progress
     """Write all files beside the target, then put them in its place."""
     target = Path(os.path.realpath(target))
     _check_target(target)
-    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = _sibling(target, "saving")
-    temporary.mkdir()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir()
+    except OSError as e:
+        raise ArtifactError("the folder cannot be written", where=str(target), got=e.strerror or str(e)) from e
     try:
         writer = _Writer(temporary, sum(c.size for c in contents), progress, old)
         for content in contents:

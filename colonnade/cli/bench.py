@@ -60,6 +60,8 @@ def bench(
     """Time the model, beside TensorFlow where its SavedModel is given; no number where the check is red."""
     with Progress(progress) as say:
         batches = numbers(batch, "batch sizes")
+        if min(batches) < 1:
+            raise OptionError("a batch of no rows has no time worth a number", got=batch, want="at least 1")
         executable = open_executable(path, say, target=target, signature=signature, threads=threads)
         backend = compiler.backend(executable.report().backend)
         case = name or path.resolve().name

@@ -593,3 +593,9 @@ class Watch:
     @property
     def grown(self) -> int:
         return self.peak - self.start
+
+
+def test_a_folder_that_cannot_be_made_is_an_artifact_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(ArtifactError, match="cannot be written"):
+        save(tmp_path / "file" / "under" / "m", sample(), weights())
