@@ -1,4 +1,4 @@
-"""Calls timed side by side: alternating, after warm-up, with quantiles."""
+"""Calls timed side by side: in alternating blocks, after warm-up, with quantiles."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import numpy as np
 Call = Callable[[], Any]
 
 WARM_UPS = 3
+BLOCK = 5
+"""Timed runs of one call before the next call's turn."""
 LEAST_SECONDS = 2e-3
 """A run repeats short calls until it lasts about this long, so that the clock and a scheduler's tick do not decide."""
 MOST_REPEATS = 100
@@ -33,16 +35,22 @@ class Timing:
 
 
 def alternate(calls: Mapping[str, Call], runs: int) -> dict[str, Timing]:
-    """Time every call in turn, `runs` times: what disturbs the machine for a while disturbs all of them."""
+    """Time every call `runs` times, in alternating blocks: what disturbs the machine for a while disturbs all of them.
+
+    Facts: a block begins with one call that is not timed. A server answers request after request by one engine; another
+    engine's call in between would leave the caches to whatever that one touched.
+    """
     first = {name: _seconds(call, 1) for name, call in calls.items()}
     repeats = {name: _repeats(call) for name, call in calls.items()}
     taken: dict[str, list[float]] = {name: [] for name in calls}
     was_on = gc.isenabled()
     gc.disable()
     try:
-        for _ in range(max(1, runs)):
+        for begin in range(0, max(1, runs), BLOCK):
             for name, call in calls.items():
-                taken[name].append(_seconds(call, repeats[name]))
+                call()
+                for _ in range(min(BLOCK, max(1, runs) - begin)):
+                    taken[name].append(_seconds(call, repeats[name]))
     finally:
         if was_on:
             gc.enable()
