@@ -16,6 +16,8 @@ Call = Callable[[], Any]
 WARM_UPS = 3
 BLOCK = 5
 """Timed runs of one call before the next call's turn."""
+SETTLE_SECONDS = 0.02
+"""How long a block runs untimed: the other side's threads spin for a while before they sleep."""
 LEAST_SECONDS = 2e-3
 """A run repeats short calls until it lasts about this long, so that the clock and a scheduler's tick do not decide."""
 MOST_REPEATS = 100
@@ -37,7 +39,7 @@ class Timing:
 def alternate(calls: Mapping[str, Call], runs: int) -> dict[str, Timing]:
     """Time every call `runs` times, in alternating blocks: what disturbs the machine for a while disturbs all of them.
 
-    Facts: a block begins with one call that is not timed. A server answers request after request by one engine; another
+    Facts: a block begins with calls that are not timed. A server answers request after request by one engine; another
     engine's call in between would leave the caches to whatever that one touched.
     """
     first = {name: _seconds(call, 1) for name, call in calls.items()}
@@ -48,7 +50,7 @@ def alternate(calls: Mapping[str, Call], runs: int) -> dict[str, Timing]:
     try:
         for begin in range(0, max(1, runs), BLOCK):
             for name, call in calls.items():
-                call()
+                _settle(call)
                 for _ in range(min(BLOCK, max(1, runs) - begin)):
                     taken[name].append(_seconds(call, repeats[name]))
     finally:
@@ -65,6 +67,13 @@ def human_seconds(seconds: float) -> str:
         if seconds >= factor:
             return f"{seconds / factor:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"
+
+
+def _settle(call: Call) -> None:
+    end = time.perf_counter() + SETTLE_SECONDS
+    call()
+    while time.perf_counter() < end:
+        call()
 
 
 def _seconds(call: Call, repeats: int) -> float:

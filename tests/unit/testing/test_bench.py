@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterator
@@ -27,7 +28,7 @@ from colonnade.testing.bench import (
 from colonnade.testing.models import named
 from colonnade.testing.points import columns_only
 from colonnade.testing.requests import make_request
-from colonnade.testing.timing import alternate, human_seconds
+from colonnade.testing.timing import BLOCK, alternate, human_seconds
 from colonnade.testing.verify import Verdict
 
 
@@ -53,11 +54,10 @@ def measured(bench: Bench) -> list[Measured]:
 def test_calls_alternate() -> None:
     order: list[str] = []
     calls = {name: (lambda name=name: order.append(name)) for name in "ab"}
-    found = alternate(calls, 3)  # type: ignore[arg-type]
-    runs = found["a"].repeats
-    tail = "".join(order[-6 * runs :]) if found["b"].repeats == runs else ""
-    assert found["a"].runs == 3 and found["a"].p20 <= found["a"].p50 <= found["a"].p80
-    assert not tail or tail == ("a" * runs + "b" * runs) * 3
+    found = alternate(calls, BLOCK + 2)  # type: ignore[arg-type]
+    assert found["a"].runs == found["b"].runs == BLOCK + 2 and found["a"].p20 <= found["a"].p50 <= found["a"].p80
+    blocks = [name for name, _ in itertools.groupby(order)]
+    assert "".join(blocks[-4:]) == "abab"
 
 
 def test_a_row_a_batch_size_and_part(measured: list[Measured]) -> None:
