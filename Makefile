@@ -5,7 +5,7 @@
 # .venv is current when it holds the stamp of these two files and of this folder (an environment cannot be moved).
 STAMP := .venv/.stamp-$(shell { cat pyproject.toml constraints.txt; pwd; } | cksum | tr ' ' '-')
 BIN := .venv/bin
-PYTEST_FLAGS ?=
+PYTEST_FLAGS ?= -n 2
 
 help: ## list the verbs
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

@@ -165,7 +165,7 @@ def test_an_operand_without_a_value_is_an_error_even_inside_a_list(tmp_path: Pat
 
 def test_bad_options() -> None:
     for options in ({"id_policy": "ignore"}, {"threads": 0}):
-        refused(OptionError, MODEL, "cannot be made so", "error, zero", **options)  # type: ignore[arg-type]
+        refused(OptionError, MODEL, "at least 1 thread", "error, zero", **options)  # type: ignore[arg-type]
     program = compiler.compile(MODEL, "reference").program
     with pytest.raises(OptionError, match="a program needs its weights"):
         compiler.compile(program)
