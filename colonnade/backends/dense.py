@@ -10,10 +10,10 @@ from typing import Any
 import sympy
 import torch
 
-from colonnade.backends.dense_ops import DENSE_OPS, PREFIX
+from colonnade.backends.dense_ops import DENSE_OPS
 from colonnade.backends.sizes import DimFunction, Sizes, dim_function
 from colonnade.errors import GraphError, listed
-from colonnade.ir.program import Instruction, Program, Ref
+from colonnade.ir.program import OWN, Instruction, Program, Ref
 
 Env = list[Any]
 Getter = Callable[[Env], Any]
@@ -113,7 +113,7 @@ class DensePlan:
 
     def _resolved(self, line: Instruction) -> tuple[Callable[..., Any], dict[int | str, str]]:
         """The callable, and the type of each argument by position and by name."""
-        if line.op.startswith(PREFIX):
+        if line.op.startswith(OWN):
             found = DENSE_OPS.get(line.op)
             if found is not None:
                 return found, {}

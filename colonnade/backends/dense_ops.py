@@ -8,8 +8,7 @@ from typing import Any
 import torch
 
 from colonnade.errors import ShapeError
-
-PREFIX = "colonnade."
+from colonnade.ir.program import ITEM, PLACE, REQUIRE
 
 
 def place(x: torch.Tensor, buffer: torch.Tensor, offset: int) -> torch.Tensor:
@@ -35,4 +34,4 @@ def item(values: Sequence[Any], index: int) -> Any:
     return values[index]
 
 
-DENSE_OPS: dict[str, Callable[..., Any]] = {f"{PREFIX}{f.__name__}": f for f in (place, item, require)}
+DENSE_OPS: dict[str, Callable[..., Any]] = {PLACE: place, ITEM: item, REQUIRE: require}

@@ -21,18 +21,17 @@ from colonnade.cli.common import (
     names,
     numbers,
     print_json,
-    quiet_tensorflow,
     table,
     verb,
     write_text,
 )
-from colonnade.cli.models import open_executable
+from colonnade.cli.models import open_executable, tensorflow_side
 from colonnade.cli.verify import show
 from colonnade.errors import OptionError
 from colonnade.executable import Executable
 from colonnade.testing.bench import HEADERS, Bench, Measured, Refused, append, report, table_rows
 from colonnade.testing.recording import recorded
-from colonnade.testing.sides import ColonnadeSide, TensorFlowSide
+from colonnade.testing.sides import ColonnadeSide
 from colonnade.testing.verify import verify
 
 
@@ -68,11 +67,8 @@ def bench(
         oracle = checker = checked = None
         if against is not None:
             say(f"load {against} in TensorFlow")
-            quiet_tensorflow()
-            key = signature or executable.explanation.signature or None
-            words = names(tags) or ("serve",)
-            oracle = TensorFlowSide(against, executable.program, key, words, threads, optimize=True)
-            checker = TensorFlowSide(against, executable.program, key, words, threads)
+            oracle = tensorflow_side(against, executable, signature, names(tags), threads, optimize=True)
+            checker = tensorflow_side(against, executable, signature, names(tags), threads)
         else:
             checked = _recorded_check(path, executable, ColonnadeSide(executable, backend))
         made = Bench(case, executable, backend, oracle, threads, checked, checker)

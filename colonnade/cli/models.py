@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade import artifact, compiler
-from colonnade.cli.common import Progress
+from colonnade.cli.common import Progress, quiet_tensorflow
 from colonnade.errors import OptionError
 from colonnade.executable import Executable
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
+from colonnade.testing.sides import TensorFlowSide
 
 
 def is_artifact(path: Path) -> bool:
@@ -78,3 +79,18 @@ def open_program(
         return Opened(executable.program, executable.weights, executable.explanation)
     program, weights, explanation, _ = compiler.lower(path, signature, outputs=outputs, tags=tags, progress=progress)
     return Opened(program, weights, explanation)
+
+
+def tensorflow_side(
+    model: Path,
+    executable: Executable,
+    signature: str | None,
+    tags: Sequence[str] | None,
+    threads: int | None = None,
+    *,
+    optimize: bool = False,
+) -> TensorFlowSide:
+    """The model in TensorFlow, under the signature asked for or else the one the executable was compiled from."""
+    quiet_tensorflow()
+    key = signature or executable.explanation.signature or None
+    return TensorFlowSide(model, executable.program, key, tags or ("serve",), threads, optimize=optimize)

@@ -23,15 +23,14 @@ from colonnade.cli.common import (
     names,
     numbers,
     print_json,
-    quiet_tensorflow,
     table,
     verb,
 )
-from colonnade.cli.models import is_artifact, open_executable
+from colonnade.cli.models import is_artifact, open_executable, tensorflow_side
 from colonnade.errors import OptionError
 from colonnade.executable import Executable
 from colonnade.testing.recording import recorded
-from colonnade.testing.sides import ColonnadeSide, TensorFlowSide
+from colonnade.testing.sides import ColonnadeSide
 from colonnade.testing.timing import human_seconds
 from colonnade.testing.verify import BATCHES, ROWS, PointResult, RowNote, Verdict, requests_for
 from colonnade.testing.verify import verify as compare
@@ -73,9 +72,7 @@ def verify(
             verdict = _golden(path, executable, ours, say)
         else:
             say(f"load {against} in TensorFlow")
-            quiet_tensorflow()
-            name = signature or executable.explanation.signature or None
-            oracle = TensorFlowSide(against, executable.program, name, names(tags) or ("serve",))
+            oracle = tensorflow_side(against, executable, signature, names(tags))
             requests = requests_for(executable.program, batches, rows, seed)
             verdict = compare(ours, oracle, executable.program, executable.weights, requests, progress=say)
             oracle.close()

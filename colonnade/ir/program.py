@@ -46,7 +46,7 @@ class Buffer:
 class Instruction:
     """One line of the dense rest: `outputs = op(args)` with torch operands.
 
-    op: an aten overload name such as `aten.addmm.default`, or a name of `colonnade.ir.dense_ops`.
+    op: an aten overload name such as `aten.addmm.default`, or one of our own: `PLACE`, `REQUIRE`, `ITEM`.
     args: operands; a `Ref` names an earlier value (input, buffer, parameter or output), a `Dim` is evaluated for the
     batch.
     """
@@ -99,6 +99,10 @@ class Program:
         """The input of that name."""
         return next(i for i in self.inputs if i.name == name)
 
+
+OWN = "colonnade."
+PLACE, REQUIRE, ITEM = f"{OWN}place", f"{OWN}require", f"{OWN}item"
+"""Ops of the dense rest that aten has not; `backends/dense_ops.py` says what each does."""
 
 TRANSPOSED = "^T"
 PLAIN = "^V"

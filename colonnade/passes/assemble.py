@@ -20,6 +20,8 @@ from colonnade.ir.column import Column, Slot
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.graph import Graph, Node, args_of, facts_of, item_of, op_of, source_of
 from colonnade.ir.program import (
+    PLACE,
+    REQUIRE,
     Buffer,
     Input,
     Instruction,
@@ -38,8 +40,6 @@ from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.variable import Variable
 from colonnade.ops.op import Operand
 from colonnade.passes.fuse_dense import fuse
-
-REQUIRE = "colonnade.require"
 
 
 def assemble(graph: Graph, reasons: dict[str, str] | None = None) -> tuple[Program, Weights]:
@@ -162,7 +162,7 @@ class _Assembler:
                     self.values.pop(node)
                     self.unsupported[node] = ""
                     return
-                self._emit(node, "colonnade.place", (self.values[x], self.values[node], offset))
+                self._emit(node, PLACE, (self.values[x], self.values[node], offset))
             offset += width
 
     def _column_view(self, node: Node) -> None:
