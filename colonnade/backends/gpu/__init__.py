@@ -1,0 +1,1 @@
+"""The gpu backend: all columns of a program in one Triton launch."""
