@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy.typing as npt
 
-from colonnade.core.batch import Layout, Packed, Place
+from colonnade.core import dims
+from colonnade.core.batch import Layout, Packed, Place, RaggedPlace
+from colonnade.core.dims import Dim
 from colonnade.errors import GraphError
 from colonnade.ir.column import fields_read
-from colonnade.ir.program import Program, Weights
+from colonnade.ir.program import Input, Program, Weights, batch_dim
 
 Array = npt.NDArray[Any]
 
@@ -49,22 +51,30 @@ class Backend(Protocol):
 def layouts(program: Program) -> tuple[Layout, ...]:
     """One layout a batch symbol, with the fields that columns read.
 
-    Facts: fields of one dtype and shape are neighbours, otherwise they stand in the order of the signature.
+    Facts: dense fields of one dtype and shape are neighbours, otherwise they stand in the order of the signature.
     """
     read = {name for c in program.columns for name in fields_read(c)}
-    by_rows: dict[str, tuple[Any, dict[str, Place], dict[str, int]]] = {}
+    inputs = {i.name: i for i in program.inputs}
+    by_rows: dict[str, tuple[Dim, list[Input]]] = {}
     for item in sorted(program.inputs, key=lambda i: str(i.shape[1:])):
-        if item.name not in read:
+        if item.name in read:
+            rows = batch_dim(item, inputs)
+            by_rows.setdefault(str(rows), (rows, []))[1].append(item)
+    return tuple(_layout(rows, items) for rows, items in by_rows.values())
+
+
+def _layout(rows: Dim, items: Sequence[Input]) -> Layout:
+    places: dict[str, Place] = {}
+    widths: dict[str, int] = {}
+    ragged: dict[str, RaggedPlace] = {}
+    for item in items:
+        if item.offsets is not None:
+            ragged[item.name] = RaggedPlace(item.dtype, item.offsets)
             continue
-        rows, *rest = item.shape
-        if not all(isinstance(d, int) for d in rest):
+        width = dims.prod(item.shape[1:])
+        if not isinstance(width, int):
             raise GraphError("a column reads an input of unknown width", where=item.name, got=str(item.shape))
-        width = 1
-        for d in rest:
-            assert isinstance(d, int)
-            width *= d
-        _, places, widths = by_rows.setdefault(str(rows), (rows, {}, {}))
         start = widths.get(item.dtype, 0)
         places[item.name] = Place(item.dtype, start, width)
         widths[item.dtype] = start + width
-    return tuple(Layout(rows, places, widths) for rows, places, widths in by_rows.values())
+    return Layout(rows, places, widths, ragged)

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+import sympy
+
 from colonnade.core.dims import Dim
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import ColonnadeError, GraphError, listed
 from colonnade.ir.column import POOLINGS, Column, Slot, fields_read
-from colonnade.ir.program import Buffer, Input, Program, Ref
+from colonnade.ir.program import Buffer, Input, Program, Ref, batch_dim
 from colonnade.ir.table import Table
 from colonnade.ops.op import ElementFacts, FilterOp
 
@@ -32,6 +34,7 @@ def check(program: Program) -> None:
 def broken(program: Program) -> Iterator[tuple[str, str]]:
     """Where, and what is wrong there, for every rule the program breaks."""
     yield from _names(program)
+    yield from _offsets(program)
     for buffer in program.buffers:
         yield from _buffer(buffer, program)
     yield from _Columns(program).broken()
@@ -56,6 +59,28 @@ def _names(program: Program) -> Iterator[tuple[str, str]]:
         for name, count in Counter(names).items():
             if count > 1:
                 yield f"{space} {name!r}", f"the name stands for {count} {space}s"
+
+
+def _offsets(program: Program) -> Iterator[tuple[str, str]]:
+    """Ragged inputs are vectors, and so are the offsets that they name."""
+    inputs = {i.name: i for i in program.inputs}
+    for item in program.inputs:
+        if item.offsets is None:
+            continue
+        where, offsets = f"input {item.name!r}", inputs.get(item.offsets)
+        if len(item.shape) != 1 or not isinstance(item.shape[0], sympy.Symbol):
+            yield where, f"a ragged input has the shape [N] with a symbol N, not {_shape(item)}"
+        if offsets is None:
+            yield where, f"the offsets {item.offsets!r} are no input"
+        elif offsets.dtype not in INTEGERS or len(offsets.shape) != 1 or offsets.offsets is not None:
+            got = f"{offsets.dtype}{_shape(offsets)}" + (" and ragged themselves" if offsets.offsets else "")
+            yield where, f"the offsets {item.offsets!r} are {got}, not int32 or int64 [B + 1]"
+        elif item.shape == (batch_dim(item, inputs),):
+            yield where, f"the elements have the batch dim {item.shape[0]}, not a dim of their own"
+
+
+def _shape(item: Input) -> str:
+    return f"[{', '.join(map(str, item.shape))}]"
 
 
 def _buffer(buffer: Buffer, program: Program) -> Iterator[tuple[str, str]]:
@@ -96,6 +121,7 @@ class _Columns:
         yield from (f"the field {f!r} is no input" for f in missing)
         if not missing:
             yield from self._dtypes(column)
+        yield from self._ragged(column)
         yield from self._batch(column)
         if column.table is not None:
             yield from self._rows(column, column.table)
@@ -131,20 +157,38 @@ class _Columns:
         found: ElementFacts = expr.op.infer(*map(self._infer, expr.args))
         return found
 
+    def _ragged(self, column: Column) -> Iterator[str]:
+        """The fields are all dense, or all have the same offsets and are pooled."""
+        offsets = {name: self.inputs[name].offsets for name in fields_read(column) if name in self.inputs}
+        if not any(offsets.values()):
+            return
+        if len(set(offsets.values())) > 1:
+            found = [f"{name!r} is " + (f"ragged by {o!r}" if o else "dense") for name, o in offsets.items()]
+            yield f"the fields differ in their offsets: {', '.join(found)}"
+        if column.table is None:
+            yield "a numeric column needs a dense field: the values of a ragged one have no fixed place in a row"
+        elif column.pooling == "none":
+            yield "the pooling 'none' needs a dense field: pool the rows of a ragged one"
+
     def _batch(self, column: Column) -> Iterator[str]:
         """The fields' first dims and the rows of the buffers are one dim."""
         found: dict[Dim, str] = {}
         for name in fields_read(column):
             item = self.inputs.get(name)
-            if item is not None and not item.shape:
+            if item is None or (item.offsets is not None and not self._has_shape(item.offsets)):
+                continue
+            if not item.shape:
                 yield f"the field {name!r} has no batch dim"
-            elif item is not None:
-                found.setdefault(item.shape[0], f"of field {name!r}")
+            else:
+                found.setdefault(batch_dim(item, self.inputs), f"of field {name!r}")
         for slot in column.slots:
             if slot.output in self.buffers:
                 found.setdefault(self.buffers[slot.output].rows, f"of buffer {slot.output!r}")
         if len(found) > 1:
             yield "more than one batch dim: " + ", ".join(f"{d} {whose}" for d, whose in found.items())
+
+    def _has_shape(self, name: str) -> bool:
+        return name in self.inputs and bool(self.inputs[name].shape)
 
     def _rows(self, column: Column, name: str) -> Iterator[str]:
         table = self.tables.get(name)

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from colonnade.core import dims
 from colonnade.core.consts import Const
 from colonnade.core.dims import Dim
 from colonnade.core.tensor_file import CARRIERS
@@ -21,15 +22,23 @@ from colonnade.ir.table import Table
 
 @dataclass(frozen=True)
 class Input:
-    """One key of a request. Shapes: symbolic; a field that columns read has the batch symbol first.
+    """One key of a request. Shapes: symbolic; a dense field that columns read has the batch symbol first.
 
     tensor: the source tensor's name, outside equality.
+    offsets: of a ragged field, whose shape is `(N,)` with a data symbol N: the name of the input of shape `(B + 1,)`,
+    int32 or int64, that says where the elements of each batch row begin and end; several fields may share it.
     """
 
     name: str
     dtype: str
     shape: tuple[Dim, ...]
     tensor: str = field(default="", compare=False)
+    offsets: str | None = None
+
+
+def batch_dim(item: Input, inputs: Mapping[str, Input]) -> Dim:
+    """The number of batch rows of a field: its first dim; one less than its offsets' where it is ragged."""
+    return item.shape[0] if item.offsets is None else dims.sub(inputs[item.offsets].shape[0], 1)
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
     colonnade program 1
     input city: string[B, 20]  # from city:0
+    input tags: string[N] offsets tags_offsets
+    input tags_offsets: int64[{B + 1}]
     table t0: float32[10000, 16]  # from city/embedding_weights
     buffer b0: float32[B, 16]
     column city = mod[divisor=10000](hash_bytes[function=farm](%city)) -> table t0 pool mean -> b0[0:16]
@@ -174,7 +176,8 @@ def _op(op: Any) -> str:
 
 
 def _input(item: Input) -> str:
-    return f"input {name(item.name)}: {name(item.dtype)}{_shape(item.shape)}{_from(item.tensor)}"
+    offsets = "" if item.offsets is None else f" offsets {name(item.offsets)}"
+    return f"input {name(item.name)}: {name(item.dtype)}{_shape(item.shape)}{offsets}{_from(item.tensor)}"
 
 
 def _table(item: Table) -> str:

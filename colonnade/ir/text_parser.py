@@ -254,9 +254,11 @@ class Line:
     # Lines
 
     def input(self) -> Input:
-        """`input NAME: DTYPE[SHAPE]`."""
+        """`input NAME: DTYPE[SHAPE] [offsets NAME]`."""
         name, dtype = self._typed("an input's name")
-        return Input(name, dtype, self.shape(), tensor=self.source)
+        shape = self.shape()
+        offsets = self.name("the name of the input that holds the offsets") if self.skip("offsets") else None
+        return Input(name, dtype, shape, tensor=self.source, offsets=offsets)
 
     def table(self) -> Table:
         """`table NAME: DTYPE[ROWS, DIM]`."""

@@ -150,7 +150,7 @@ def programs() -> st.SearchStrategy[Program]:
 
     return st.builds(
         Program,
-        some(st.builds(Input, names(), dtypes, shapes(), sources())),
+        some(st.builds(Input, names(), dtypes, shapes(), sources(), st.none() | names())),
         some(st.builds(Table, names(), SIZES, SIZES, dtypes, sources())),
         some(columns()),
         some(st.builds(Buffer, names(), any_dims(), SIZES, dtypes)),

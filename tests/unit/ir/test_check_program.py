@@ -91,6 +91,64 @@ def test_the_fields_of_a_column_share_the_batch_dim() -> None:
     assert ("column 'city'", "the field 'city' has no batch dim") in list(broken(program(inputs=scalar)))
 
 
+TAGS, ENDS = Field("tags"), dims.add(B, 1)
+RAGGED = (Input("tags", "int64", (N,), offsets="ends"), Input("ends", "int32", (ENDS,)))
+
+
+def ragged(*inputs: Input, **changes: Any) -> Program:
+    """A program of one ragged column; inputs replace those of their names."""
+    named = {i.name: i for i in (*RAGGED, *inputs)}
+    whole = Column("tag", TAGS, "t", slots=(Slot("b", 0, 4),))
+    columns = (dataclasses.replace(whole, **changes),)
+    return Program(tuple(named.values()), (Table("t", 10, 4),), columns, (Buffer("b", B, 4),), (), ())
+
+
+def test_ragged_columns_share_offsets_and_the_batch_dim() -> None:
+    check(ragged())
+    weights = Input("w", "float32", (dims.symbol("M"),), offsets="ends")
+    check(ragged(weights, weights=Field("w"), pooling="mean"))
+
+
+@pytest.mark.parametrize(
+    ("bad", "where", "got"),
+    [
+        (
+            ragged(Input("tags", "int64", (N, 2), offsets="ends")),
+            "input 'tags'",
+            "has the shape [N] with a symbol N, not [N, 2]",
+        ),
+        (ragged(Input("tags", "int64", (5,), offsets="ends")), "input 'tags'", "with a symbol N, not [5]"),
+        (ragged(Input("tags", "int64", (B,), offsets="ends")), "input 'tags'", "the elements have the batch dim B"),
+        (ragged(Input("tags", "int64", (N,), offsets="gone")), "input 'tags'", "the offsets 'gone' are no input"),
+        (ragged(Input("tags", "int64", (), offsets="ends")), "column 'tag'", "the field 'tags' has no batch dim"),
+        (
+            ragged(Input("ends", "uint32", (ENDS,))),
+            "input 'tags'",
+            "the offsets 'ends' are uint32[B + 1], not int32 or",
+        ),
+        (ragged(Input("ends", "int64", (ENDS, 1))), "input 'tags'", "are int64[B + 1, 1], not"),
+        (ragged(Input("ends", "int64", ())), "input 'tags'", "are int64[], not int32 or int64 [B + 1]"),
+        (ragged(Input("ends", "int64", (N,), offsets="tags")), "input 'tags'", "int64[N] and ragged themselves, not"),
+        (ragged(Input("ends", "int64", (B,))), "column 'tag'", "batch dim: B - 1 of field 'tags', B of buffer 'b'"),
+        (ragged(pooling="none"), "column 'tag'", "the pooling 'none' needs a dense field"),
+        (ragged(table=None), "column 'tag'", "a numeric column needs a dense field"),
+        (
+            ragged(Input("w", "float32", (B, 3)), weights=Field("w")),
+            "column 'tag'",
+            "'tags' is ragged by 'ends', 'w' is dense",
+        ),
+        (
+            ragged(Input("w", "float32", (N,), offsets="o"), Input("o", "int64", (ENDS,)), weights=Field("w")),
+            "column 'tag'",
+            "'tags' is ragged by 'ends', 'w' is ragged by 'o'",
+        ),
+    ],
+)
+def test_a_broken_rule_of_ragged_fields_is_found(bad: Program, where: str, got: str) -> None:
+    found = list(broken(bad))
+    assert any(w == where and got in g for w, g in found), found
+
+
 def test_a_sequence_column_takes_whole_rows() -> None:
     columns = (dataclasses.replace(AGES, pooling="none", slots=(Slot("b", 0, 12),)),)
     check(program(columns=columns, buffers=(Buffer("b", B, 12),)))

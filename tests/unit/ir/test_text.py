@@ -65,6 +65,8 @@ def sample() -> Program:
             Input("user:city", "string", (B, 20), tensor="city:0"),
             Input("price", "float32", (B, dims.maximum(B, dims.symbol("N")))),
             Input("age", "int64", (B, 1)),
+            Input("tags", "string", (dims.symbol("N"),), tensor="tags:0", offsets="tags offsets"),
+            Input("tags offsets", "int32", (dims.add(B, 1),)),
         ),
         tables=(Table("t0", 10000, 16, source="city/embedding_weights"), Table("t1", 66, 8, "float16")),
         columns=columns,
