@@ -1,4 +1,4 @@
-"""Runs the dense rest of a program: a prepared list of torch calls."""
+"""Runs the dense rest of a program: a prepared list of torch calls on one device."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ import torch
 from colonnade.backends.dense_ops import DENSE_OPS
 from colonnade.backends.sizes import DimFunction, Sizes, dim_function
 from colonnade.errors import GraphError, listed
-from colonnade.ir.program import OWN, Instruction, Program, Ref
+from colonnade.ir.program import OWN, REQUIRE, Instruction, Program, Ref
 
 Env = list[Any]
 Getter = Callable[[Env], Any]
+Types = dict[int | str, str]
+"""The schema's type of each argument, by position and by name."""
+
+_READS_DATA = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +38,17 @@ class DensePlan:
     """The dense rest with everything resolved that does not depend on the request. Holds no state: safe for threads.
 
     A value, a literal and a dim each have a place in one list; a call copies the list and fills it in.
+    device: where inputs and buffers lie; parameters are moved there and tensors that instructions make are made there.
+    Facts: strings have no device: an input of strings reaches an output as the host array it is.
     Errors: GraphError that lists every op that does not exist and every value that is used but never made.
     """
 
-    def __init__(self, program: Program, params: Mapping[str, torch.Tensor]) -> None:
+    def __init__(
+        self, program: Program, params: Mapping[str, torch.Tensor], device: torch.device | str = "cpu"
+    ) -> None:
+        self.device = torch.device(device)
+        self.host_only = host_only(program)
+        self.synchronises = synchronises(program)
         self._template: Env = []
         self._names: dict[str, int] = {}
         self._literals: dict[int, Any] = {}
@@ -48,7 +59,7 @@ class DensePlan:
         for name in self.sources:
             self._names[name] = self._slot(None)
         for name, tensor in params.items():
-            self._names[name] = self._slot(tensor)
+            self._names[name] = self._slot(tensor.to(self.device))
         self._problems: list[str] = []
         self._steps = self._planned(program)
         self._outputs = tuple((o.name, self._named(o.value.name, f"output {o.name!r}")) for o in program.outputs)
@@ -90,8 +101,9 @@ class DensePlan:
             where = f"{line.output} = {line.op}"
             call, types = self._resolved(line)
             used: set[int] = set()
-            keywords = tuple(name for name, _ in line.kwargs)
-            items = [*line.args, *(value for _, value in line.kwargs)]
+            given = (*line.kwargs, *(() if _has_device(line, types) else (("device", str(self.device)),)))
+            keywords = tuple(name for name, _ in given)
+            items = [*line.args, *(value for _, value in given)]
             wanted = [types.get(i if i < len(line.args) else keywords[i - len(line.args)]) for i in range(len(items))]
             getters = [self._item(v, t, used, where) for v, t in zip(items, wanted, strict=True)]
             self._names[line.output] = out = self._slot(None)
@@ -111,22 +123,16 @@ class DensePlan:
             steps.append(replace(step, dead=dead))
         return tuple(reversed(steps))
 
-    def _resolved(self, line: Instruction) -> tuple[Callable[..., Any], dict[int | str, str]]:
-        """The callable, and the type of each argument by position and by name."""
+    def _resolved(self, line: Instruction) -> tuple[Callable[..., Any], Types]:
+        """The callable, and the types of its arguments."""
         if line.op.startswith(OWN):
             found = DENSE_OPS.get(line.op)
             if found is not None:
                 return found, {}
         else:
-            namespace, _, rest = line.op.partition(".")
-            name, _, overload = rest.partition(".")
-            packet = getattr(getattr(torch.ops, namespace), name, None) if name.isidentifier() else None
-            if packet is not None and (overload or "default") in packet.overloads():
-                call = getattr(packet, overload or "default")
-                types: dict[int | str, str] = {}
-                for i, argument in enumerate(call._schema.arguments):
-                    types[i] = types[argument.name] = str(argument.type)
-                return call, types
+            call = overload_of(line.op)
+            if call is not None:
+                return call, _types(call)
         self._problems.append(f"{line.output}: no op {line.op!r}")
         return operator.pos, {}
 
@@ -147,9 +153,78 @@ class DensePlan:
                 build = _all(parts)
                 return lambda env: list(build(env))
             return self._slot(list(value))
+        if kind is not None and "Device" in kind:
+            return self._slot(self.device)
         if isinstance(value, str) and (kind is None or "str" not in kind):
             value = getattr(torch, value, value)
         return self._slot(value)
+
+
+def overload_of(op: str) -> torch._ops.OpOverload | None:
+    """The torch op of an overload name such as `aten.addmm.default`; None where there is none."""
+    namespace, _, rest = op.partition(".")
+    name, _, overload = rest.partition(".")
+    packet = getattr(getattr(torch.ops, namespace), name, None) if name.isidentifier() else None
+    if packet is None or (overload or "default") not in packet.overloads():
+        return None
+    found: torch._ops.OpOverload = getattr(packet, overload or "default")
+    return found
+
+
+def host_only(program: Program) -> tuple[str, ...]:
+    """Where the dense rest reads strings, which no device holds, in words."""
+    strings = {i.name for i in program.inputs if i.dtype == "string"}
+    found = []
+    for line in program.dense:
+        for name in sorted(_refs_in((line.args, tuple(v for _, v in line.kwargs))) & strings):
+            found.append(f"{line.output} = {line.op}: reads the strings of input {name!r}")
+    for output in program.outputs:
+        if output.value.name in strings:
+            found.append(f"output {output.name!r}: is the strings of input {output.value.name!r}")
+    return tuple(found)
+
+
+def synchronises(program: Program) -> tuple[str, ...]:
+    """The instructions that wait for data or check sizes on the host, in words: no CUDA graph can hold them."""
+    found = ((line, _on_host(line)) for line in program.dense)
+    return tuple(f"{line.output} = {line.op}: {why}" for line, why in found if why)
+
+
+def _on_host(line: Instruction) -> str:
+    """Why an instruction runs on the host; empty where it does not."""
+    if line.op == REQUIRE:
+        return "compares sizes on the host"
+    call = None if line.op.startswith(OWN) else overload_of(line.op)
+    if call is None:
+        return ""
+    if any(tag in call.tags for tag in _READS_DATA):
+        return "its result or its shape depends on data"
+    if any("Tensor" not in str(r.type) for r in call._schema.returns):
+        return "gives a number to the host"
+    types = _types(call)
+    named: list[tuple[int | str, Any]] = [*enumerate(line.args), *line.kwargs]
+    numbers = any(_refs_in(v) and "Tensor" not in types.get(k, "Tensor") for k, v in named)
+    if numbers or any(types.get(name) == "Tensor" for name in _HOST_TENSORS):
+        return "takes a number from a tensor"
+    return ""
+
+
+_HOST_TENSORS = ("start", "tensor_indices_or_sections")
+"""Tensor arguments that torch reads on the host (`narrow.Tensor` and its like)."""
+
+
+def _types(call: torch._ops.OpOverload) -> Types:
+    types: Types = {}
+    for i, argument in enumerate(call._schema.arguments):
+        types[i] = types[argument.name] = str(argument.type)
+    return types
+
+
+def _has_device(line: Instruction, types: Types) -> bool:
+    """Whether the call's device is told by its operands or arguments: all but factories."""
+    if "device" not in types or any("Tensor" in kind for kind in types.values()):
+        return True
+    return "device" in dict(line.kwargs) or any("Device" in types.get(i, "") for i in range(len(line.args)))
 
 
 def _all(items: Sequence[int | Getter]) -> Callable[[Env], Sequence[Any]]:
@@ -167,8 +242,13 @@ def _with_keywords(call: Callable[..., Any], num_positional: int, keywords: tupl
 
 
 def _refs(program: Program) -> set[str]:
-    found = {o.value.name for o in program.outputs}
-    stack: list[Any] = [[*line.args, *(v for _, v in line.kwargs)] for line in program.dense]
+    lines = tuple((line.args, tuple(v for _, v in line.kwargs)) for line in program.dense)
+    return {o.value.name for o in program.outputs} | _refs_in(lines)
+
+
+def _refs_in(values: Any) -> set[str]:
+    found: set[str] = set()
+    stack: list[Any] = [values]
     while stack:
         value = stack.pop()
         if isinstance(value, Ref):

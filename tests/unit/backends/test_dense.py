@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,20 +15,24 @@ from colonnade.ir.program import Buffer, Input, Instruction, Output, Program, Re
 B = dims.symbol("B")
 
 
-def plan(
+def plan_program(
     *lines: Instruction, outputs: tuple[str, ...] = ("y",), params: dict[str, torch.Tensor] | None = None
-) -> DensePlan:
-    params = params or {}
-    program = Program(
+) -> Program:
+    return Program(
         (Input("x", "float32", (B, 4)),),
         (),
         (),
         (Buffer("z", B, 6),),
         lines,
         tuple(Output(name, Ref(name), "float32", (B,)) for name in outputs),
-        tuple((n, str(t.dtype).removeprefix("torch."), tuple(t.shape)) for n, t in params.items()),
+        tuple((n, str(t.dtype).removeprefix("torch."), tuple(t.shape)) for n, t in (params or {}).items()),
     )
-    return DensePlan(program, params)
+
+
+def plan(
+    *lines: Instruction, outputs: tuple[str, ...] = ("y",), params: dict[str, torch.Tensor] | None = None
+) -> DensePlan:
+    return DensePlan(plan_program(*lines, outputs=outputs, params=params), params or {})
 
 
 def run(made: DensePlan, rows: int = 3, seed: int = 0) -> tuple[dict[str, Any], torch.Tensor, torch.Tensor]:
@@ -133,3 +138,84 @@ def test_concurrent_runs_share_nothing() -> None:
     for caller in callers:
         caller.join()
     assert not wrong
+
+
+FACTORIES = (
+    Instruction("c", "aten.full.default", ((B, 4), 2.0)),
+    Instruction("k", "aten.arange.default", (4,), (("dtype", "float32"),)),
+    Instruction("o", "aten.ones_like.default", (Ref("x"),)),
+    Instruction("h", "aten.mm.default", (Ref("x"), Ref("w"))),
+    Instruction("m", "aten._to_copy.default", (Ref("h"),), (("device", "cpu"), ("dtype", "float64"))),
+    Instruction("n", "aten.to.device", (Ref("m"), "cpu", "float32")),
+    Instruction("e", "aten.eye.default", (4,), (("device", "cpu"),)),
+    Instruction("s", "aten.scalar_tensor.default", (0.5,)),
+    *(
+        Instruction(f"y{i}", "aten.add.Tensor", (Ref(f"y{i - 1}" if i else "n"), Ref(name)))
+        for i, name in enumerate(("c", "k", "o", "s"))
+    ),
+    Instruction("p", "aten.mm.default", (Ref("y3"), Ref("e"))),
+    Instruction("y", "colonnade.place", (Ref("p"), Ref("z"), 1)),
+)
+
+
+def on(device: str) -> tuple[torch.Tensor, torch.Tensor]:
+    """The answer there and the one on the host."""
+    w = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
+    x, z = torch.ones(3, 4), torch.zeros(3, 6)
+    answers = []
+    for where in (device, "cpu"):
+        program = plan_program(*FACTORIES, params={"w": w})
+        made = DensePlan(program, {"w": w}, where)
+        assert str(made.device) == where and not made.synchronises and not made.host_only
+        answers.append(made.run({"x": x.to(where), "z": z.clone().to(where)}, {"B": 3})["y"])
+    return answers[0], answers[1]
+
+
+def test_everything_lands_on_the_plans_device() -> None:
+    got, want = on("meta")
+    assert got.device.type == "meta" and got.shape == want.shape
+    w = torch.randn(4, 4, generator=torch.Generator().manual_seed(1))
+    assert torch.allclose(want[:, 1:5], torch.ones(3, 4) @ w + 2.0 + torch.arange(4.0) + 1.0 + 0.5)
+
+
+@pytest.mark.gpu
+def test_a_cuda_device_gives_the_hosts_answer() -> None:
+    got, want = on("cuda")
+    assert got.device.type == "cuda"
+    torch.testing.assert_close(got.cpu(), want)
+
+
+def test_what_waits_for_data_on_the_host_is_told() -> None:
+    made = plan(
+        Instruction("check", "colonnade.require", (B, B, "node 'n'")),
+        Instruction("at", "aten.nonzero.default", (Ref("x"),)),
+        Instruction("v", "aten.sum.default", (Ref("x"),)),
+        Instruction("number", "aten._local_scalar_dense.default", (Ref("v"),)),
+        Instruction("whether", "aten.is_nonzero.default", (Ref("v"),)),
+        Instruction("f", "aten.full.default", ((4,), Ref("v"))),
+        Instruction("r", "aten.reshape.default", (Ref("x"), (Ref("v"), 4))),
+        Instruction("halves", "aten.split.Tensor", (Ref("x"), 2, 1)),
+        Instruction("half", "colonnade.item", (Ref("halves"), 0)),
+        Instruction("y", "aten.relu.default", (Ref("half"),)),
+    )
+    assert made.synchronises == (
+        "check = colonnade.require: compares sizes on the host",
+        "at = aten.nonzero.default: its result or its shape depends on data",
+        "number = aten._local_scalar_dense.default: its result or its shape depends on data",
+        "whether = aten.is_nonzero.default: gives a number to the host",
+        "f = aten.full.default: takes a number from a tensor",
+        "r = aten.reshape.default: takes a number from a tensor",
+    )
+
+
+def test_strings_stay_on_the_host_and_are_told() -> None:
+    program = replace(
+        plan_program(Instruction("a", "aten.alias.default", (Ref("s"),)), outputs=("x",)),
+        inputs=(Input("x", "float32", (B, 4)), Input("s", "string", (B,)), Input("t", "string", (B,))),
+    )
+    program = replace(program, outputs=(*program.outputs, Output("words", Ref("t"), "string", (B,))))
+    made = DensePlan(program, {}, "meta")
+    assert made.host_only == (
+        "a = aten.alias.default: reads the strings of input 's'",
+        "output 'words': is the strings of input 't'",
+    )
