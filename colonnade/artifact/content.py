@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from colonnade.artifact.manifest import inside, what_is
-from colonnade.core import tensor_file
+from colonnade.core import quantize, tensor_file
 from colonnade.core.tensor_file import Tensor, TensorFileError
 from colonnade.errors import ArtifactError, listed
 from colonnade.ir.explanation import Explanation
@@ -113,7 +113,10 @@ def _checked(program: Program, weights: Weights) -> tuple[dict[str, Tensor], dic
     wrong = weights.misfits(program)
     if wrong:
         raise ArtifactError("the weights do not fit the program", got=listed(wrong))
-    tables = {t.name: _stored(f"table {t.name!r}", weights.tables[t.name], t.dtype) for t in program.tables}
+    tables = {
+        t.name: _stored(f"table {t.name!r}", weights.tables[t.name], quantize.file_dtype(t.dtype))
+        for t in program.tables
+    }
     params = {
         name: _stored(f"parameter {name!r}", _array_of(weights.params[name]), dtype)
         for name, dtype, _ in program.params

@@ -23,6 +23,7 @@ from colonnade.artifact.content import (
     read_chunks,
 )
 from colonnade.artifact.manifest import MANIFEST, FileFacts, Manifest, damaged, read_file, read_manifest
+from colonnade.core import quantize
 from colonnade.core.consts import Const
 from colonnade.core.tensor_file import TensorFile, TensorFileError
 from colonnade.errors import ArtifactError, TextError, listed
@@ -148,7 +149,7 @@ def _tables(directory: Path, manifest: Manifest, program: Program) -> dict[str, 
     found: dict[str, Array] = {}
     for path, table in zip(paths, program.tables, strict=True):
         file = _tensor_file(directory / path)
-        want = f"{table.name}: {table.dtype}[{table.rows}, {table.embedding_dim}]"
+        want = f"{table.name}: {quantize.file_dtype(table.dtype)}{list(table.stored_shape)}"
         got = "; ".join(f"{n}: {file.dtype(n)}{list(file.array(n).shape)}" for n in file.names())
         if got != want:
             raise damaged(directory / path, got, want)

@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.core import dims
+from colonnade.core import dims, quantize
 from colonnade.core.consts import Const
 from colonnade.core.dims import Dim
-from colonnade.core.tensor_file import CARRIERS
 from colonnade.ir.column import Column
 from colonnade.ir.table import Table
 
@@ -140,7 +139,8 @@ def param_value(name: str, store: Mapping[str, npt.NDArray[Any]]) -> torch.Tenso
 class Weights:
     """The tensors a program needs: table name -> rows, parameter name -> tensor, digest -> constant.
 
-    Facts: tables may be memory-mapped and unaligned views; nothing here is ever written to.
+    Facts: tables may be memory-mapped and unaligned views, and lie here as they are stored (`core/quantize.py`);
+    nothing here is ever written to.
     """
 
     tables: Mapping[str, npt.NDArray[Any]]
@@ -151,10 +151,10 @@ class Weights:
         """What a program needs and does not find here, or finds with another dtype or shape, in words."""
         wrong = []
         for table in program.tables:
-            rows, want = self.tables.get(table.name), (table.rows, table.embedding_dim)
+            rows, want = self.tables.get(table.name), list(table.stored_shape)
             got = "missing" if rows is None else f"{rows.dtype.name}{list(rows.shape)}"
-            if got != f"{CARRIERS.get(table.dtype, table.dtype)}{list(want)}":
-                wrong.append(f"table {table.name!r}: {got}, want {table.dtype}{list(want)}")
+            if got != f"{quantize.carrier(table.dtype)}{want}":
+                wrong.append(f"table {table.name!r}: {got}, want {table.dtype}{want}")
         for name, dtype, shape in program.params:
             value = self.params.get(name)
             got = "missing" if value is None else f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from colonnade.core import quantize
+
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` vectors of `embedding_dim` values of `dtype`; `source` (variable name) is outside equality."""
+    """`rows` vectors of `embedding_dim` values of `dtype`; `source` (variable name) is outside equality.
+
+    dtype: float32, or one of `quantize.NARROW`, which says how rows are stored; backends read them as float32.
+    """
 
     name: str
     rows: int
@@ -16,10 +21,16 @@ class Table:
     source: str = field(default="", compare=False)
 
     @property
+    def stored_shape(self) -> tuple[int, int]:
+        """The shape of its rows as they are stored."""
+        return self.rows, quantize.row_width(self.dtype, self.embedding_dim)
+
+    @property
+    def row_bytes(self) -> int:
+        """Size of a row. Units: bytes."""
+        return quantize.row_bytes(self.dtype, self.embedding_dim)
+
+    @property
     def bytes(self) -> int:
         """Size of its rows. Units: bytes."""
-        return (
-            self.rows
-            * self.embedding_dim
-            * {"float32": 4, "float64": 8, "float16": 2, "bfloat16": 2, "int8": 1}[self.dtype]
-        )
+        return self.rows * self.row_bytes

@@ -17,6 +17,7 @@ import torch
 
 from colonnade.backends.backend import Backend, layouts
 from colonnade.backends.feed import FeedReader
+from colonnade.core import quantize
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import IdRangeError
 from colonnade.ir.column import Column
@@ -224,7 +225,8 @@ class _Row:
     def looked_up(self, name: str) -> Expected:
         """The rows of the items' ids, pooled or side by side."""
         table = self.case.program.table(name)
-        rows = np.array(self.case.weights.tables[name]).astype(np.float64)
+        stored = self.case.weights.tables[name]
+        rows = quantize.decode(stored, table.dtype, table.embedding_dim).astype(np.float64)
         kept = [i for i in self.items if i.keep]
         outside = tuple(
             Outside(self.column.name, self.row, int(i.id), table.rows) for i in kept if not 0 <= i.id < table.rows

@@ -14,9 +14,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from colonnade.core import quantize
 from colonnade.ir.column import Column, fields_read
 from colonnade.ir.evaluate import elements_of
 from colonnade.ir.program import TRANSPOSED, Program, Weights
+from colonnade.ir.table import Table
 
 Array = NDArray[Any]
 
@@ -127,7 +129,7 @@ def allowed_of_column(
     table = weights.tables[column.table]
     ids = found.ids.long().numpy()
     inside = (ids >= 0) & (ids < len(table))
-    vectors_ED = np.abs(_as_float(table, np.where(inside, ids, 0), program.table(column.table).dtype))
+    vectors_ED = np.abs(_as_float(table, np.where(inside, ids, 0), program.table(column.table)))
     factors_E = np.ones(len(ids)) if found.weights is None else found.weights.double().numpy()
     total_BD = np.zeros((rows, vectors_ED.shape[1]))
     np.add.at(total_BD, found.rows.numpy(), np.abs(factors_E)[:, None] * vectors_ED)
@@ -154,13 +156,10 @@ def elements_in(value: Array) -> torch.Tensor | Array:
     return flat if flat.dtype == object else torch.from_numpy(np.array(flat))
 
 
-def _as_float(table: Array, ids: NDArray[np.int64], dtype: str) -> Array:
-    if len(table) == 0:
-        return np.zeros((len(ids), table.shape[1]))
-    rows = np.array(table[ids])
-    if dtype == "bfloat16":
-        rows = torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16).float().numpy()
-    return np.asarray(rows, np.float64)
+def _as_float(stored: Array, ids: NDArray[np.int64], table: Table) -> Array:
+    if len(stored) == 0:
+        return np.zeros((len(ids), table.embedding_dim))
+    return quantize.decode(stored[ids], table.dtype, table.embedding_dim).astype(np.float64)
 
 
 def dense_rtol(program: Program) -> float:
