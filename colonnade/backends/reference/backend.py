@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
+from colonnade.core import quantize
 from colonnade.core.batch import Layout, Packed
 from colonnade.core.expr import Apply, walk
 from colonnade.core.pooling import pool
@@ -116,10 +116,8 @@ class ReferenceColumns:
         """Rows of a table as float32: a copy, so that unaligned and read-only tables are fine."""
         if table.rows == 0:
             return torch.zeros(len(ids_E), table.embedding_dim)
-        rows = np.array(self.weights.tables[table.name][ids_E.numpy()])
-        if table.dtype == "bfloat16":
-            return torch.from_numpy(rows.view(np.int16)).view(torch.bfloat16).float()
-        return torch.from_numpy(rows.astype(np.float32, copy=False))
+        stored = self.weights.tables[table.name][ids_E.numpy()]
+        return torch.from_numpy(quantize.decode(stored, table.dtype, table.embedding_dim))
 
 
 def _spread(column: Column, elements: Elements, values_ED: torch.Tensor, width: int, num_rows: int) -> torch.Tensor:
