@@ -6,27 +6,18 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-import torch
-
 from colonnade import artifact
 from colonnade.artifact import Golden, Progress, Written
-from colonnade.backends.arena import ALIGNMENT, ArenaPool
-from colonnade.backends.backend import Backend, Columns, layouts
-from colonnade.backends.dense import DensePlan
-from colonnade.backends.feed import Feed, FeedReader, PackedFeed, Request
-from colonnade.backends.sizes import DimFunction, dim_function
+from colonnade.backends.backend import Backend, Runner, layouts
+from colonnade.backends.feed import Feed, FeedReader, PackedFeed
 from colonnade.errors import ArtifactError, OptionError, ShapeError, listed
 from colonnade.ir.column import ID_POLICIES
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +33,10 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What an executable holds and what it has done since it was made. Units: seconds are totals over all calls.
+    """What an executable holds and what it has done since it was made.
 
     zeroed_ids: ids outside their table that the policy `zero` replaced.
+    seconds: totals over all calls of each part, in order: `feed`, then those that the backend tells apart.
     """
 
     backend: str
@@ -55,14 +47,27 @@ class Report:
     calls: int
     rows: int
     zeroed_ids: int
-    feed_seconds: float
-    columns_seconds: float
-    dense_seconds: float
+    seconds: Mapping[str, float]
 
     @property
     def table_bytes(self) -> int:
         """The memory of all tables."""
         return sum(t.bytes for t in self.tables)
+
+    @property
+    def feed_seconds(self) -> float:
+        """The time of reading requests."""
+        return self.seconds.get("feed", 0.0)
+
+    @property
+    def columns_seconds(self) -> float:
+        """The time of the columns; 0 where the backend does not tell it apart."""
+        return self.seconds.get("columns", 0.0)
+
+    @property
+    def dense_seconds(self) -> float:
+        """The time of the dense rest; 0 where the backend does not tell it apart."""
+        return self.seconds.get("dense", 0.0)
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -70,10 +75,7 @@ class _State:
     """Everything a call needs, read once at its start, so that a swap never mixes two sets of weights."""
 
     weights: Weights
-    columns: tuple[Columns, ...]
-    dense: DensePlan
-    kept: frozenset[int]
-    """Storages of parameters: an output that lies in one is copied."""
+    runner: Runner
 
 
 @dataclass(slots=True)
@@ -81,9 +83,7 @@ class _Totals:
     calls: int = 0
     rows: int = 0
     zeroed_ids: int = 0
-    feed_ns: int = 0
-    columns_ns: int = 0
-    dense_ns: int = 0
+    nanoseconds: dict[str, int] = field(default_factory=dict)
 
 
 class Executable:
@@ -120,13 +120,11 @@ class Executable:
         self._id_policy = id_policy
         self._threads = threads
         self._layouts = layouts(program)
-        self._rows: tuple[DimFunction, ...] = tuple(dim_function(b.rows) for b in program.buffers)
-        self._arenas = ArenaPool(program.buffers)
         self._totals = _Totals()
         self._totals_lock = threading.Lock()
         self._swap_lock = threading.Lock()
         self._state = self._compiled(weights)
-        self._reader = FeedReader(program, self._layouts, self._state.dense.inputs)
+        self._reader = FeedReader(program, self._layouts, self._state.runner.dense_inputs)
 
     def __repr__(self) -> str:
         counts = f"{len(self._program.columns)} columns, {len(self._program.tables)} tables"
@@ -147,27 +145,26 @@ class Executable:
 
         Errors: FeedError that lists every bad key; IdRangeError under the policy `error`.
         """
-        state = self._state
+        runner = self._state.runner
         began = time.perf_counter_ns()
-        request = self._reader.read(feed)
-        read = time.perf_counter_ns()
-        arena = self._arenas.take([rows(request.sizes) for rows in self._rows])
-        zeroed = 0
-        for columns, packed in zip(state.columns, request.packed, strict=True):
-            zeroed += columns.run(packed, arena.arrays)
-        looked_up = time.perf_counter_ns()
-        values = state.dense.run({**request.tensors, **arena.tensors}, request.sizes)
-        outputs = _owned(values, request, state)
-        ended = time.perf_counter_ns()
+        room = runner.reserve()
+        try:
+            request = self._reader.read(feed, room)
+            read = time.perf_counter_ns()
+            outcome = runner.run(request, room)
+        finally:
+            if room is not None:
+                room.close()
         with self._totals_lock:
             totals = self._totals
             totals.calls += 1
             totals.rows += request.packed[0].rows if request.packed else 0
-            totals.zeroed_ids += zeroed
-            totals.feed_ns += read - began
-            totals.columns_ns += looked_up - read
-            totals.dense_ns += ended - looked_up
-        return outputs
+            totals.zeroed_ids += outcome.zeroed
+            spent = totals.nanoseconds
+            spent["feed"] = spent.get("feed", 0) + read - began
+            for part, nanoseconds in outcome.nanoseconds.items():
+                spent[part] = spent.get(part, 0) + nanoseconds
+        return outcome.outputs
 
     def swap(self, source: Weights | Path | str) -> None:
         """Puts other weights of the same shapes in force, for every call that begins after it; calls under way finish
@@ -211,7 +208,7 @@ class Executable:
     def report(self) -> Report:
         """What it holds and what it has done so far."""
         with self._totals_lock:
-            totals = _Totals(*(getattr(self._totals, name) for name in _Totals.__slots__))
+            totals = replace(self._totals, nanoseconds=dict(self._totals.nanoseconds))
         tables = tuple(TableReport(t.name, t.rows, t.embedding_dim, t.dtype, t.bytes) for t in self._program.tables)
         return Report(
             backend=self._backend.name,
@@ -222,9 +219,7 @@ class Executable:
             calls=totals.calls,
             rows=totals.rows,
             zeroed_ids=totals.zeroed_ids,
-            feed_seconds=totals.feed_ns * 1e-9,
-            columns_seconds=totals.columns_ns * 1e-9,
-            dense_seconds=totals.dense_ns * 1e-9,
+            seconds={part: nanoseconds * 1e-9 for part, nanoseconds in totals.nanoseconds.items()},
         )
 
     def _compiled(self, weights: Weights) -> _State:
@@ -233,35 +228,7 @@ class Executable:
             raise ShapeError(
                 "the weights do not fit the program", got=listed(problems), want="one a table and parameter"
             )
-        columns = tuple(
-            self._backend.compile(self._program, weights, layout, id_policy=self._id_policy, threads=self._threads)
-            for layout in self._layouts
+        runner = self._backend.prepare(
+            self._program, weights, self._layouts, id_policy=self._id_policy, threads=self._threads
         )
-        params = {name: _aligned(weights.params[name]) for name, _, _ in self._program.params}
-        kept = frozenset(t.untyped_storage().data_ptr() for t in params.values())
-        return _State(weights, columns, DensePlan(self._program, params), kept)
-
-
-def _aligned(param: torch.Tensor) -> torch.Tensor:
-    """The same values at a multiple of 64 bytes: a matrix product's last bits depend on where its operands lie."""
-    if param.is_contiguous() and param.data_ptr() % ALIGNMENT == 0:
-        return param
-    return torch.empty(param.shape, dtype=param.dtype).copy_(param)
-
-
-def _owned(values: Mapping[str, Any], request: Request, state: _State) -> dict[str, Any]:
-    """The outputs as the caller gets them; what lies in an input, a parameter or another output is copied."""
-    taken = {t.untyped_storage().data_ptr() for t in request.tensors.values() if isinstance(t, torch.Tensor)}
-    taken |= state.kept
-    outputs: dict[str, Any] = {}
-    for name, value in values.items():
-        if not isinstance(value, torch.Tensor):
-            outputs[name] = np.array(value)
-            continue
-        storage = value.untyped_storage().data_ptr()
-        if storage in taken:
-            value = value.clone()
-        else:
-            taken.add(storage)
-        outputs[name] = value if request.is_torch else value.numpy()
-    return outputs
+        return _State(weights, runner)

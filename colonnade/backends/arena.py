@@ -8,16 +8,27 @@ from __future__ import annotations
 import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
+from colonnade.core.batch import Layout
 from colonnade.ir.program import Buffer
 
 Array = npt.NDArray[Any]
 ALIGNMENT = 64
+
+
+class Room(Protocol):
+    """Memory for the packed batch of one request, so that it is packed where it is needed."""
+
+    def array(self, layout: Layout, dtype: str, rows: int) -> Array:
+        """The buffer of a dtype, `[rows * layout.widths[dtype]]`; its content is arbitrary."""
+
+    def close(self) -> None:
+        """Give the memory back."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)

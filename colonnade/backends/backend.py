@@ -1,13 +1,16 @@
-"""What a backend is: it compiles the columns of a program; the dense rest is torch's."""
+"""What a backend is: it compiles the columns of a program, and runs them with the dense rest, which is torch's."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy.typing as npt
 
+from colonnade.backends.arena import Room
+from colonnade.backends.feed import Request
 from colonnade.core import dims
 from colonnade.core.batch import Layout, Packed, Place, RaggedPlace
 from colonnade.core.dims import Dim
@@ -33,13 +36,54 @@ class Columns(Protocol):
         """
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Outcome:
+    """What a request came to.
+
+    outputs: by name, torch tensors where the request held one, else numpy arrays; all owned by the caller.
+    zeroed: ids outside their table that the policy `zero` replaced.
+    nanoseconds: the time of each part that the runner tells apart, in order.
+    """
+
+    outputs: dict[str, Any]
+    zeroed: int
+    nanoseconds: Mapping[str, int]
+
+
+class Runner(Protocol):
+    """A program with one set of weights, ready to answer. Facts: any thread may use it at any time.
+
+    dense_inputs: the inputs that requests are to hold as tensors.
+    """
+
+    @property
+    def dense_inputs(self) -> frozenset[str]:
+        """The inputs that the dense rest reads."""
+
+    def reserve(self) -> Room | None:
+        """Memory that the next request is to be packed into, or None where that saves nothing; to be closed."""
+
+    def run(self, request: Request, room: Room | None = None) -> Outcome:
+        """The answer to a request.
+
+        room: from `reserve`, and what the request was read with; it stays reserved.
+        Errors: IdRangeError naming column, row, value and bound, under the policy `error`; GraphError where the dense
+        rest refuses the request.
+        """
+
+
 class Backend(Protocol):
-    """A way to run columns."""
+    """A way to run programs."""
 
     name: str
 
     def compile(self, program: Program, weights: Weights, layout: Layout, *, id_policy: str, threads: int) -> Columns:
         """Compile the columns whose fields lie in `layout`. Facts: every tensor in `weights` is only read."""
+
+    def prepare(
+        self, program: Program, weights: Weights, layouts: Sequence[Layout], *, id_policy: str, threads: int
+    ) -> Runner:
+        """The columns of every layout, compiled, and the dense rest. Facts: `weights` are only read."""
 
     def export_compiled(self, folder: Path) -> tuple[Path, ...]:
         """Write compiled code that an artifact carries into a folder; gives the files."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
-from colonnade.backends.arena import ALIGNMENT
+from colonnade.backends.arena import ALIGNMENT, Room
 from colonnade.backends.feed_pack import Packer, Unusual
 from colonnade.backends.feed_values import Unfit, as_array, numpy_dtype
 from colonnade.backends.sizes import ShapeBinder
@@ -71,17 +71,17 @@ class FeedReader:
         self._others = tuple(i for i in program.inputs if i.name in dense_inputs or i.name not in packed)
         self._matrices = _Matrices(program.inputs)
 
-    def read(self, feed: Feed | PackedFeed) -> Request:
+    def read(self, feed: Feed | PackedFeed, room: Room | None = None) -> Request:
         """The request, checked against the signature.
 
         feed: input name -> numpy array, torch tensor, Arrow array or (nested) list; an Arrow RecordBatch or Table;
-        or a `PackedFeed`.
+        or a `PackedFeed`.   room: memory to pack it into, where that needs no copy more.
         Errors: one FeedError that lists every bad key.
         """
         if isinstance(feed, PackedFeed):
-            return self._read_matrices(feed.by_dtype)
+            return self._read_matrices(feed.by_dtype, room)
         if isinstance(feed, pa.RecordBatch | pa.Table):
-            return self._read_batch(feed)
+            return self._read_batch(feed, room)
         if not isinstance(feed, Mapping):
             raise FeedError(
                 "a request is a mapping, an Arrow RecordBatch or a PackedFeed",
@@ -90,19 +90,19 @@ class FeedReader:
             )
         if len(feed) == len(self.inputs):
             try:
-                return self._read_arrays(feed)
+                return self._read_arrays(feed, room)
             except UNUSUAL:
                 pass  # something is wrong or needs converting: the slow path says what
         if feed and feed.keys() <= DTYPES and feed.keys().isdisjoint(self.inputs):
-            return self._read_matrices(feed)
-        return self._read_values(feed)
+            return self._read_matrices(feed, room)
+        return self._read_values(feed, room)
 
-    def _read_arrays(self, feed: Mapping[str, Any]) -> Request:
+    def _read_arrays(self, feed: Mapping[str, Any], room: Room | None) -> Request:
         sizes: dict[str, int] = {}
         packed = []
         is_torch = False
         for packer in self._packers:
-            batch, has_tensors = packer.arrays(feed, sizes)
+            batch, has_tensors = packer.arrays(feed, sizes, room)
             packed.append(batch)
             is_torch = is_torch or has_tensors
         tensors = {}
@@ -131,34 +131,34 @@ class FeedReader:
             return torch.empty(tensor.shape, dtype=tensor.dtype).copy_(tensor)
         return tensor
 
-    def _read_batch(self, batch: pa.RecordBatch | pa.Table) -> Request:
+    def _read_batch(self, batch: pa.RecordBatch | pa.Table, room: Room | None) -> Request:
         names = batch.schema.names
         if len(set(names)) != len(names):
             twice = [f"{name}: {count} columns" for name, count in Counter(names).items() if count > 1]
             raise FeedError("columns of one name", got=listed(twice), want="a column for each input")
         feed = dict(zip(names, batch.columns, strict=True))
         if feed.keys() != self.inputs.keys():
-            return self._read_values(feed)
+            return self._read_values(feed, room)
         try:
             if isinstance(batch, pa.Table):
                 feed = {name: _one_chunk(column) for name, column in feed.items()}
             sizes: dict[str, int] = {}
-            packed = tuple(packer.columns(feed, batch.num_rows, sizes) for packer in self._packers)
+            packed = tuple(packer.columns(feed, batch.num_rows, sizes, room) for packer in self._packers)
             tensors = {i.name: self._tensor(i, self._value(i, feed[i.name]), sizes) for i in self._others}
             return Request(packed, tensors, sizes, is_torch=False)
         except UNUSUAL:
-            return self._read_values(feed)
+            return self._read_values(feed, room)
 
-    def _read_matrices(self, by_dtype: Mapping[str, Any]) -> Request:
+    def _read_matrices(self, by_dtype: Mapping[str, Any], room: Room | None) -> Request:
         arrays = self._matrices.checked(by_dtype)
         is_torch = any(isinstance(value, torch.Tensor) for value in by_dtype.values())
         try:
             sizes: dict[str, int] = {}
-            packed = tuple(packer.matrices(arrays, self._matrices.places, sizes) for packer in self._packers)
+            packed = tuple(packer.matrices(arrays, self._matrices.places, sizes, room) for packer in self._packers)
             tensors = {i.name: self._tensor(i, self._matrices.values(i, arrays), sizes) for i in self._others}
             return Request(packed, tensors, sizes, is_torch)
         except UNUSUAL:
-            request = self._read_values({i.name: self._matrices.values(i, arrays) for i in self.inputs.values()})
+            request = self._read_values({i.name: self._matrices.values(i, arrays) for i in self.inputs.values()}, room)
             return Request(request.packed, request.tensors, request.sizes, is_torch)
 
     def _wanted(self, problems: Sequence[str]) -> list[str]:
@@ -167,7 +167,7 @@ class FeedReader:
         wanted = [f"{i.name}: {i.dtype}{_shape(i)}" for i in self.inputs.values() if i.name in named]
         return wanted or [f"only {', '.join(self.inputs)}"]
 
-    def _read_values(self, feed: Mapping[str, Any]) -> Request:
+    def _read_values(self, feed: Mapping[str, Any], room: Room | None) -> Request:
         """Converts what is legal, and lists everything that is not."""
         arrays: dict[str, Array] = {}
         problems = [f"{name}: missing" for name in self.inputs if name not in feed]
@@ -186,7 +186,7 @@ class FeedReader:
                 want=listed(self._wanted(problems)),
                 help="give every input of the signature, with its dtype and shape, and one number of rows",
             )
-        request = self._read_arrays(arrays)
+        request = self._read_arrays(arrays, room)
         is_torch = any(isinstance(value, torch.Tensor) for value in feed.values())
         return Request(request.packed, request.tensors, request.sizes, is_torch)
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
+from colonnade.backends.arena import Room
 from colonnade.backends.feed_values import arrow_type, is_text
 from colonnade.backends.sizes import ShapeBinder
 from colonnade.core.batch import Layout, Packed, Place
@@ -60,10 +61,10 @@ class Packer:
         self.runs = _runs(layout, inputs)
         self._rows = ShapeBinder((layout.rows,))
 
-    def arrays(self, feed: Mapping[str, Any], sizes: dict[str, int]) -> tuple[Packed, bool]:
+    def arrays(self, feed: Mapping[str, Any], sizes: dict[str, int], room: Room | None = None) -> tuple[Packed, bool]:
         """From numpy arrays or torch tensors of the declared dtypes; and whether any was a torch tensor."""
         num_rows = len(feed[self.runs[0].names[0]])
-        out = self._empty(num_rows, sizes)
+        out = self._empty(num_rows, sizes, room)
         is_torch = False
         for run in self.runs:
             values = run.get(feed)
@@ -79,19 +80,25 @@ class Packer:
                 raise Unusual("mixed or other kinds of values")
         return out.packed(), is_torch
 
-    def columns(self, feed: Mapping[str, pa.Array], num_rows: int, sizes: dict[str, int]) -> Packed:
+    def columns(
+        self, feed: Mapping[str, pa.Array], num_rows: int, sizes: dict[str, int], room: Room | None = None
+    ) -> Packed:
         """From the columns of a record batch."""
-        out = self._empty(num_rows, sizes)
+        out = self._empty(num_rows, sizes, room)
         for run in self.runs:
             out.write_columns(run, run.get(feed))
         return out.packed()
 
     def matrices(
-        self, by_dtype: Mapping[str, Array], places: Mapping[str, tuple[int, int]], sizes: dict[str, int]
+        self,
+        by_dtype: Mapping[str, Array],
+        places: Mapping[str, tuple[int, int]],
+        sizes: dict[str, int],
+        room: Room | None = None,
     ) -> Packed:
         """From one matrix a dtype; `places` are (first column, width) of each field in it."""
         num_rows = len(by_dtype[self.runs[0].dtype])
-        out = self._empty(num_rows, sizes)
+        out = self._empty(num_rows, sizes, room)
         for run in self.runs:
             first = [places[name][0] for name in run.names]
             if first != list(range(first[0], first[0] + run.total, run.width)):
@@ -99,17 +106,18 @@ class Packer:
             out.write_matrix(run, by_dtype[run.dtype][:, first[0] : first[0] + run.total])
         return out.packed()
 
-    def _empty(self, num_rows: int, sizes: dict[str, int]) -> _Buffers:
+    def _empty(self, num_rows: int, sizes: dict[str, int], room: Room | None) -> _Buffers:
         if not self._rows.bind((num_rows,), sizes) or not self._rows.fits_derived((num_rows,), sizes):
             raise Unusual("number of rows")
-        return _Buffers(self.layout, num_rows)
+        return _Buffers(self.layout, num_rows, room)
 
 
 class _Buffers:
     """The buffers of one packed batch while they are filled."""
 
-    def __init__(self, layout: Layout, num_rows: int) -> None:
+    def __init__(self, layout: Layout, num_rows: int, room: Room | None) -> None:
         self.num_rows = num_rows
+        self.room = room
         self.layout = layout
         self.buffers: dict[str, Array] = {}
         self.texts: list[Strings] = []
@@ -118,7 +126,10 @@ class _Buffers:
         """The run's place in its buffer, `[B * fields, *trailing]`."""
         buffer = self.buffers.get(run.dtype)
         if buffer is None:
-            buffer = np.empty(self.num_rows * self.layout.widths[run.dtype], run.dtype)
+            if self.room is None:
+                buffer = np.empty(self.num_rows * self.layout.widths[run.dtype], run.dtype)
+            else:
+                buffer = self.room.array(self.layout, run.dtype, self.num_rows)
             self.buffers[run.dtype] = buffer
         flat = buffer[self.num_rows * run.start : self.num_rows * (run.start + run.total)]
         return flat.reshape(self.num_rows * len(run.names), *run.trailing)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from colonnade.backends.host_runner import HostRunner
 from colonnade.backends.reference import ReferenceBackend
 from colonnade.core import dims
 from colonnade.core.consts import Const
@@ -114,7 +115,9 @@ def test_outputs_belong_to_the_caller() -> None:
 
 def test_the_memory_of_a_buffer_comes_back_with_the_last_reference_to_it() -> None:
     executable = Executable(PROGRAM, weights(), ReferenceBackend())
-    idle = executable._arenas._idle
+    runner = executable._state.runner
+    assert isinstance(runner, HostRunner)
+    idle = runner.arenas._idle
     held = [executable(a_feed(8)) for _ in range(2)]
     part = next(iter(held[0].values()))[2:]
     held.clear()

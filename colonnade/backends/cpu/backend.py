@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from colonnade.backends.cpu.cache import Compiled, export_cache, import_cache, w
 from colonnade.backends.cpu.descriptor import Lowered, lower_columns
 from colonnade.backends.cpu.pool import POOL
 from colonnade.backends.cpu.scratch import ROW_TILE
+from colonnade.backends.host_runner import HostRunner
 from colonnade.core.batch import Layout, Packed
 from colonnade.errors import IdRangeError, OptionError, ShapeError, listed
 from colonnade.ir.column import ID_POLICIES, fields_read
@@ -194,6 +195,13 @@ class CpuBackend:
         compiled = warm()
         lowered = lower_columns(columns, program, weights, layout, compiled.tiles)
         return CpuColumns(lowered, layout, compiled, id_policy, threads)
+
+    def prepare(
+        self, program: Program, weights: Weights, layouts: Sequence[Layout], *, id_policy: str, threads: int
+    ) -> HostRunner:
+        """The columns of every layout and the dense rest, on the host."""
+        columns = [self.compile(program, weights, x, id_policy=id_policy, threads=threads) for x in layouts]
+        return HostRunner(program, weights, columns)
 
     def export_compiled(self, folder: Path) -> tuple[Path, ...]:
         """The engine's code for this machine's CPU and for x86-64-v3."""

@@ -9,7 +9,7 @@ zeros stand in the place of an element that a filter drops.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import numpy.typing as npt
 import torch
 
 from colonnade.core import quantize
+from colonnade.backends.host_runner import HostRunner
 from colonnade.core.batch import Layout, Packed
 from colonnade.core.expr import Apply, walk
 from colonnade.core.pooling import pool
@@ -43,6 +44,13 @@ class ReferenceBackend:
         """The columns whose fields lie in `layout`; `threads` does not matter here."""
         columns = tuple(c for c in program.columns if c.slots and set(fields_read(c)) <= layout.places.keys())
         return ReferenceColumns(layout, columns, {t.name: t for t in program.tables}, weights, id_policy)
+
+    def prepare(
+        self, program: Program, weights: Weights, layouts: Sequence[Layout], *, id_policy: str, threads: int
+    ) -> HostRunner:
+        """The columns of every layout and the dense rest, on the host."""
+        columns = [self.compile(program, weights, x, id_policy=id_policy, threads=threads) for x in layouts]
+        return HostRunner(program, weights, columns)
 
     def export_compiled(self, folder: Path) -> tuple[Path, ...]:
         """Nothing is compiled."""

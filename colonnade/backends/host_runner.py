@@ -1,0 +1,79 @@
+"""Answers requests on the host: the columns write into an arena, and torch runs the dense rest on it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade.backends.arena import ALIGNMENT, ArenaPool, Room
+from colonnade.backends.backend import Columns, Outcome
+from colonnade.backends.dense import DensePlan
+from colonnade.backends.feed import Request
+from colonnade.backends.sizes import DimFunction, dim_function
+from colonnade.ir.program import Program, Weights
+
+
+class HostRunner:
+    """Compiled columns, one a layout, and the dense rest. Facts: any thread may use it at any time."""
+
+    def __init__(self, program: Program, weights: Weights, columns: Sequence[Columns]) -> None:
+        params = {name: _aligned(weights.params[name]) for name, _, _ in program.params}
+        self.arenas = ArenaPool(program.buffers)
+        self._columns = tuple(columns)
+        self._dense = DensePlan(program, params)
+        self._rows: tuple[DimFunction, ...] = tuple(dim_function(b.rows) for b in program.buffers)
+        # Storages of parameters: an output that lies in one is copied.
+        self._kept = frozenset(t.untyped_storage().data_ptr() for t in params.values())
+
+    @property
+    def dense_inputs(self) -> frozenset[str]:
+        """The inputs that the dense rest reads."""
+        return self._dense.inputs
+
+    def reserve(self) -> Room | None:
+        """None: the columns read a packed batch where it lies."""
+        return None
+
+    def run(self, request: Request, room: Room | None = None) -> Outcome:
+        """The answer to a request, with the time of `columns` and `dense`.
+
+        Errors: IdRangeError under the policy `error`; GraphError where the dense rest refuses the request.
+        """
+        began = time.perf_counter_ns()
+        arena = self.arenas.take([rows(request.sizes) for rows in self._rows])
+        zeroed = 0
+        for columns, packed in zip(self._columns, request.packed, strict=True):
+            zeroed += columns.run(packed, arena.arrays)
+        looked_up = time.perf_counter_ns()
+        values = self._dense.run({**request.tensors, **arena.tensors}, request.sizes)
+        outputs = self._owned(values, request)
+        ended = time.perf_counter_ns()
+        return Outcome(outputs, zeroed, {"columns": looked_up - began, "dense": ended - looked_up})
+
+    def _owned(self, values: Mapping[str, Any], request: Request) -> dict[str, Any]:
+        """The outputs as the caller gets them; what lies in an input, a parameter or another output is copied."""
+        taken = {t.untyped_storage().data_ptr() for t in request.tensors.values() if isinstance(t, torch.Tensor)}
+        taken |= self._kept
+        outputs: dict[str, Any] = {}
+        for name, value in values.items():
+            if not isinstance(value, torch.Tensor):
+                outputs[name] = np.array(value)
+                continue
+            storage = value.untyped_storage().data_ptr()
+            if storage in taken:
+                value = value.clone()
+            else:
+                taken.add(storage)
+            outputs[name] = value if request.is_torch else value.numpy()
+        return outputs
+
+
+def _aligned(param: torch.Tensor) -> torch.Tensor:
+    """The same values at a multiple of 64 bytes: a matrix product's last bits depend on where its operands lie."""
+    if param.is_contiguous() and param.data_ptr() % ALIGNMENT == 0:
+        return param
+    return torch.empty(param.shape, dtype=param.dtype).copy_(param)
