@@ -47,7 +47,7 @@ def word_at(text, at, live):
 @jit
 def low_bytes(count):
     """uint64 [N]: ones in the lowest 0 <= `count` < 8 bytes."""
-    return ~(ALL_BITS << (count * 8).to(tl.uint64))
+    return (ALL_BITS << (count * 8).to(tl.uint64)) ^ ALL_BITS
 
 
 @jit
@@ -85,9 +85,9 @@ def find_byte(text, start, end, byte, live):
     while any_lane(active):
         # Bytes before the start are made to differ: they neither match nor borrow.
         differing = (tl.load(text + (at >> 3), mask=active, other=0) ^ pattern) | before
-        zeros = (differing - LOW_BITS) & ~differing & HIGH_BITS
+        zeros = (differing - LOW_BITS) & (differing ^ ALL_BITS) & HIGH_BITS
         # Below the lowest mark lie the lowest bits of all bytes up to the matching one.
-        marks = ((zeros & (~zeros + 1)) - 1) & LOW_BITS
+        marks = ((zeros & (0 - zeros)) - 1) & LOW_BITS
         position = at + ((marks * LOW_BITS) >> 56).to(tl.int64) - 1
         hit = active & (zeros != 0)
         found = tl.where(hit, tl.minimum(position, end), found)
