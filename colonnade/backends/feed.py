@@ -17,8 +17,9 @@ import pyarrow as pa
 import torch
 
 from colonnade.backends.arena import ALIGNMENT, Room
-from colonnade.backends.feed_pack import Packer, Unusual
-from colonnade.backends.feed_values import Unfit, as_array, numpy_dtype
+from colonnade.backends.feed_pack import Packer
+from colonnade.backends.feed_ragged import RaggedInputs
+from colonnade.backends.feed_values import Unfit, Unusual, as_array, numpy_dtype
 from colonnade.backends.sizes import ShapeBinder
 from colonnade.core import dims
 from colonnade.core.batch import Layout, Packed
@@ -67,15 +68,18 @@ class FeedReader:
         self.inputs = {item.name: item for item in program.inputs}
         self._binders = {item.name: ShapeBinder(item.shape) for item in program.inputs}
         self._packers = tuple(Packer(layout, self.inputs) for layout in layouts)
-        packed = {name for layout in layouts for name in layout.places}
+        packed = {name for layout in layouts for name in layout.fields}
+        packed |= {name for packer in self._packers for name in packer.ragged.offsets}
         self._others = tuple(i for i in program.inputs if i.name in dense_inputs or i.name not in packed)
-        self._matrices = _Matrices(program.inputs)
+        self._ragged = RaggedInputs(program.inputs)
+        self._matrices = _Matrices(program.inputs, self._ragged)
 
     def read(self, feed: Feed | PackedFeed, room: Room | None = None) -> Request:
         """The request, checked against the signature.
 
-        feed: input name -> numpy array, torch tensor, Arrow array or (nested) list; an Arrow RecordBatch or Table;
-        or a `PackedFeed`.   room: memory to pack it into, where that needs no copy more.
+        feed: input name -> numpy array, torch tensor, Arrow array or (nested) list; an Arrow RecordBatch or Table (a
+        column of lists under a ragged field's name gives its values and its offsets); or a `PackedFeed`.
+        room: memory to pack it into, where that needs no copy more.
         Errors: one FeedError that lists every bad key.
         """
         if isinstance(feed, PackedFeed):
@@ -136,7 +140,7 @@ class FeedReader:
         if len(set(names)) != len(names):
             twice = [f"{name}: {count} columns" for name, count in Counter(names).items() if count > 1]
             raise FeedError("columns of one name", got=listed(twice), want="a column for each input")
-        feed = dict(zip(names, batch.columns, strict=True))
+        feed = self._ragged.unlisted(dict(zip(names, batch.columns, strict=True)))
         if feed.keys() != self.inputs.keys():
             return self._read_values(feed, room)
         try:
@@ -178,7 +182,7 @@ class FeedReader:
                     arrays[name] = self._value(item, feed[name])
                 except Unfit as error:
                     problems.append(f"{name}: {error}")
-        problems += self._misshapen(arrays)
+        problems += [*self._misshapen(arrays), *self._ragged.problems(arrays)]
         if problems:
             raise FeedError(
                 f"the request does not fit the signature in {len(problems)} places",
@@ -225,17 +229,21 @@ class FeedReader:
         for name, array in arrays.items():
             for i, symbol in self._binders[name].symbols:
                 votes.setdefault(symbol, Counter())[array.shape[i]] += 1
+        self._ragged.vote(votes, arrays)
         return {symbol: counter.most_common(1)[0][0] for symbol, counter in votes.items()}
 
 
 class _Matrices:
     """Where the inputs lie in the matrices of a `PackedFeed`: (first column, width)."""
 
-    def __init__(self, inputs: Sequence[Input]) -> None:
+    def __init__(self, inputs: Sequence[Input], ragged: RaggedInputs) -> None:
         self.places: dict[str, tuple[int, int]] = {}
         self.widths: dict[str, int] = {}
         self.unfit: list[str] = []
         for item in inputs:
+            if item.name in ragged.names:
+                self.unfit.append(f"{item.name}: ragged values and their offsets have no fixed place in a row")
+                continue
             rest = item.shape[1:]
             if not item.shape or isinstance(item.shape[0], int) or not all(isinstance(d, int) for d in rest):
                 self.unfit.append(f"{item.name}: the shape {_shape(item)} has no fixed place in a row")
@@ -277,7 +285,9 @@ class _Matrices:
         return matrix[:, start : start + width].reshape(len(matrix), *(int(d) for d in item.shape[1:]))
 
 
-def _one_chunk(column: pa.ChunkedArray) -> pa.Array:
+def _one_chunk(column: Any) -> Any:
+    if not isinstance(column, pa.ChunkedArray):
+        return column
     if column.num_chunks != 1:
         raise Unusual("chunks")
     return column.chunk(0)

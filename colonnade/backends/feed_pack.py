@@ -17,7 +17,8 @@ import pyarrow as pa
 import torch
 
 from colonnade.backends.arena import Room
-from colonnade.backends.feed_values import arrow_type, is_text
+from colonnade.backends.feed_ragged import RaggedPacker
+from colonnade.backends.feed_values import Unusual, arrow_type, is_text
 from colonnade.backends.sizes import ShapeBinder
 from colonnade.core.batch import Layout, Packed, Place
 from colonnade.core.strings import Strings
@@ -30,10 +31,6 @@ Getter = Callable[[Mapping[str, Any]], Sequence[Any]]
 NO_BYTES = np.empty(0, np.uint8)
 NO_STRINGS = np.zeros(1, np.int64)
 NO_STRINGS.flags.writeable = False
-
-
-class Unusual(ValueError):
-    """A feed that the fast path does not take: the slow one says why, or converts it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +56,12 @@ class Packer:
     def __init__(self, layout: Layout, inputs: Mapping[str, Input]) -> None:
         self.layout = layout
         self.runs = _runs(layout, inputs)
+        self.ragged = RaggedPacker(layout, inputs)
         self._rows = ShapeBinder((layout.rows,))
 
     def arrays(self, feed: Mapping[str, Any], sizes: dict[str, int], room: Room | None = None) -> tuple[Packed, bool]:
         """From numpy arrays or torch tensors of the declared dtypes; and whether any was a torch tensor."""
-        num_rows = len(feed[self.runs[0].names[0]])
+        num_rows = len(feed[self.runs[0].names[0]]) if self.runs else self.ragged.num_rows(feed)
         out = self._empty(num_rows, sizes, room)
         is_torch = False
         for run in self.runs:
@@ -78,7 +76,7 @@ class Packer:
                 is_torch = True
             else:
                 raise Unusual("mixed or other kinds of values")
-        return out.packed(), is_torch
+        return self.ragged.add(out.packed(), feed, sizes), is_torch or self.ragged.has_tensors(feed)
 
     def columns(
         self, feed: Mapping[str, pa.Array], num_rows: int, sizes: dict[str, int], room: Room | None = None
@@ -87,7 +85,7 @@ class Packer:
         out = self._empty(num_rows, sizes, room)
         for run in self.runs:
             out.write_columns(run, run.get(feed))
-        return out.packed()
+        return self.ragged.add(out.packed(), feed, sizes)
 
     def matrices(
         self,

@@ -19,6 +19,10 @@ from colonnade.errors import ColonnadeError
 Array = npt.NDArray[Any]
 
 
+class Unusual(ValueError):
+    """A feed that the fast path does not take: the slow one says why, or converts it."""
+
+
 class Unfit(ValueError):
     """A value that does not fit its declaration; its text says what is wrong."""
 

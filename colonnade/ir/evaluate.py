@@ -90,16 +90,21 @@ def select(value: Value, keep: torch.Tensor) -> Value:
     return value[keep] if isinstance(value, torch.Tensor) else value[keep.numpy()]
 
 
-def elements_of(column: Column, fields: Mapping[str, Value], num_rows: int) -> Elements:
+def elements_of(
+    column: Column, fields: Mapping[str, Value], num_rows: int, lengths: torch.Tensor | None = None
+) -> Elements:
     """The column's elements for a batch; the fields' values are flat, row-major.
 
+    lengths: elements of each batch row where the fields are ragged.   Shapes: `[num_rows]`.
     Facts: filters on fields apply before anything else is computed, so that a dropped element cannot raise.
     """
     num = len(next(iter(fields.values())))
     if any(len(value) != num for value in fields.values()):
         raise ShapeError("the fields of a column have different numbers of elements", where=f"column {column.name!r}")
-    width = num // num_rows if num_rows else 0
-    index = torch.arange(num)
+    if lengths is None:
+        lengths = torch.full((num_rows,), num // num_rows if num_rows else 0)
+    rows = torch.arange(num_rows).repeat_interleave(lengths)
+    positions = torch.arange(num) - (lengths.cumsum(0) - lengths)[rows]
     keep = torch.ones(num, dtype=torch.bool)
     first = _Evaluator(fields)
     early = [f for f in column.filters if not _expands(f)]
@@ -108,8 +113,7 @@ def elements_of(column: Column, fields: Mapping[str, Value], num_rows: int) -> E
         assert isinstance(mask, torch.Tensor)
         keep &= mask
     kept = {name: select(value, keep) for name, value in fields.items()}
-    index = index[keep]
-    return _late(column, _Evaluator(kept), index // max(width, 1), index % max(width, 1))
+    return _late(column, _Evaluator(kept), rows[keep], positions[keep])
 
 
 def _late(column: Column, evaluator: _Evaluator, rows: torch.Tensor, positions: torch.Tensor) -> Elements:

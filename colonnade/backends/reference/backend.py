@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.core import quantize
 from colonnade.backends.host_runner import HostRunner
+from colonnade.core import quantize
 from colonnade.core.batch import Layout, Packed
 from colonnade.core.expr import Apply, walk
 from colonnade.core.pooling import pool
@@ -42,7 +43,7 @@ class ReferenceBackend:
         self, program: Program, weights: Weights, layout: Layout, *, id_policy: str, threads: int
     ) -> ReferenceColumns:
         """The columns whose fields lie in `layout`; `threads` does not matter here."""
-        columns = tuple(c for c in program.columns if c.slots and set(fields_read(c)) <= layout.places.keys())
+        columns = tuple(c for c in program.columns if c.slots and layout.fields.issuperset(fields_read(c)))
         return ReferenceColumns(layout, columns, {t.name: t for t in program.tables}, weights, id_policy)
 
     def prepare(
@@ -73,12 +74,12 @@ class ReferenceColumns:
 
     def run(self, packed: Packed, out: Mapping[str, Array]) -> int:
         """Every slot of every buffer; gives the number of ids that the policy `zero` replaced."""
-        fields = _fields(packed, self.layout)
+        fields = fields_of_batch(packed, self.layout)
         outside: list[str] = []
         replaced = 0
         vectors: list[tuple[Column, Array]] = []
         for column in self.columns:
-            vector_BD, bad = self._vectors(column, fields, packed.rows)
+            vector_BD, bad = self._vectors(column, fields, packed)
             vectors.append((column, vector_BD.numpy()))
             replaced += len(bad)
             outside += bad[:1]
@@ -94,11 +95,15 @@ class ReferenceColumns:
                 out[slot.output][:, slot.offset : slot.offset + slot.width] = vector
         return replaced
 
-    def _vectors(self, column: Column, fields: Mapping[str, Value], num_rows: int) -> tuple[torch.Tensor, list[str]]:
+    def _vectors(self, column: Column, fields: Mapping[str, Value], packed: Packed) -> tuple[torch.Tensor, list[str]]:
         """The column's `[B, W]` values, and every id outside the table in words."""
-        names = fields_read(column)
-        elements = elements_of(column, {name: fields[name] for name in names}, num_rows)
-        width = self.layout.places[names[0]].width
+        names, num_rows = fields_read(column), packed.rows
+        offsets = self.layout.offsets_of(names[0])
+        lengths = None if offsets is None else torch.from_numpy(np.diff(packed.offsets[offsets]))
+        elements = elements_of(column, {name: fields[name] for name in names}, num_rows, lengths)
+        width = self.layout.places[names[0]].width if offsets is None else 0
+        if offsets is not None and (column.table is None or column.pooling == "none"):
+            raise GraphError("a ragged field needs a table and a pooling", where=column.name, got=column.pooling)
         if column.table is None:
             if column.filters or column.weights is not None:
                 raise GraphError("a numeric column has neither filters nor weights", where=f"column {column.name!r}")
@@ -139,7 +144,7 @@ def _spread(column: Column, elements: Elements, values_ED: torch.Tensor, width: 
     return out_BWD.reshape(num_rows, width * values_ED.shape[1])
 
 
-def _fields(packed: Packed, layout: Layout) -> dict[str, Value]:
+def fields_of_batch(packed: Packed, layout: Layout) -> dict[str, Value]:
     """Every field, flat."""
     strings = Strings(packed.string_data, packed.string_offsets)
     texts = strings.to_objects() if "string" in layout.widths else None
@@ -151,4 +156,7 @@ def _fields(packed: Packed, layout: Layout) -> dict[str, Value]:
             fields[name] = texts[part]
         else:
             fields[name] = torch.tensor(packed.buffers[place.dtype][part])
+    for name in layout.ragged:
+        values = packed.ragged[name]
+        fields[name] = values.to_objects() if isinstance(values, Strings) else torch.tensor(values)
     return fields
