@@ -1,0 +1,155 @@
+"""Our side: columns bound to one packed batch each, and whole requests in every form; all that touches a backend."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+import colonnade.compiler as compiler
+from colonnade.backends.arena import ALIGNMENT
+from colonnade.backends.backend import Backend, Columns, Runner, layouts
+from colonnade.backends.feed import Feed, FeedReader, PackedFeed, Request
+from colonnade.core.batch import Layout, Packed
+from colonnade.errors import ShapeError
+from colonnade.executable import Executable
+from colonnade.ir.program import Program, Weights
+from colonnade.testing.timing import Call
+
+Array = NDArray[Any]
+
+
+class Watched:
+    """A backend that keeps the runner it prepared, so that a request that is packed already can be given to it."""
+
+    def __init__(self, backend: Backend) -> None:
+        self.name = backend.name
+        self._backend = backend
+        self.runner: Runner | None = None
+
+    def compile(self, program: Program, weights: Weights, layout: Layout, *, id_policy: str, threads: int) -> Columns:
+        """As the backend does."""
+        return self._backend.compile(program, weights, layout, id_policy=id_policy, threads=threads)
+
+    def prepare(
+        self, program: Program, weights: Weights, layouts: Sequence[Layout], *, id_policy: str, threads: int
+    ) -> Runner:
+        """As the backend does."""
+        self.runner = self._backend.prepare(program, weights, layouts, id_policy=id_policy, threads=threads)
+        return self.runner
+
+    def export_compiled(self, folder: Path) -> tuple[Path, ...]:
+        """As the backend does."""
+        return self._backend.export_compiled(folder)
+
+    def import_compiled(self, folder: Path) -> bool:
+        """As the backend does."""
+        return self._backend.import_compiled(folder)
+
+
+class Ours:
+    """A program compiled for a target: requests of every form, and its columns alone."""
+
+    def __init__(self, program: Program, weights: Weights, target: str, threads: int = 1) -> None:
+        self.program = program
+        self.weights = weights
+        self._backend = Watched(compiler.backend(target))
+        self.executable = Executable(program, weights, self._backend, threads=threads)
+        runner = self._backend.runner
+        assert runner is not None
+        self.runner = runner
+        self.reader = FeedReader(program, layouts(program), runner.dense_inputs)
+
+    def request(self, feed: Feed) -> Request:
+        """The request, read and packed."""
+        return self.reader.read(feed)
+
+    def packed_call(self, request: Request) -> Call:
+        """Answers a request that lies packed in host memory."""
+        return lambda: self.runner.run(request).outputs
+
+    def call(self, feed: Feed | PackedFeed) -> Call:
+        """Answers a request as a caller gives it."""
+        return lambda: self.executable(feed)
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The columns bound to one batch: `call` enqueues them; `buffers` are what they write, NaN before."""
+
+    call: Call
+    buffers: Mapping[str, torch.Tensor]
+    status: torch.Tensor
+
+
+class ColumnsAlone:
+    """The columns of a program with one batch symbol, on device memory of their own."""
+
+    def __init__(self, program: Program, weights: Weights, target: str, threads: int = 1) -> None:
+        found = layouts(program)
+        if len(found) != 1:
+            raise ShapeError("columns of one batch symbol are timed", got=f"{len(found)} layouts", want="1")
+        self.program = program
+        self.layout = found[0]
+        self._reader = FeedReader(program, found)
+        backend = compiler.backend(target)
+        self._columns: Any = backend.compile(program, weights, self.layout, id_policy="error", threads=threads)
+
+    def packed(self, feed: Feed) -> Packed:
+        """The columns' fields of a request."""
+        return self._reader.read(feed).packed[0]
+
+    def bind(self, packed: Packed, device: torch.device) -> Bound:
+        """One launch over a batch that lies on the device; by the cpu backend where there is no CUDA device."""
+        buffers = {b.name: poisoned(packed.rows, b.width, device) for b in self.program.buffers}
+        status = torch.zeros(1, dtype=torch.int64, device=device)
+        columns = self._columns
+        if device.type != "cuda":
+            arrays = {name: buffer.numpy() for name, buffer in buffers.items()}
+            return Bound(lambda: columns.run(packed, arrays), buffers, status)
+        sources = columns._sources(packed)  # the batch as the contract test of the gpu backend puts it there
+        return Bound(lambda: columns.launch(sources, packed.rows, buffers, status), buffers, status)
+
+
+def poisoned(rows: int, width: int, device: torch.device) -> torch.Tensor:
+    """float32 [rows, width] of NaN."""
+    if device.type == "cuda":
+        return torch.full((rows, width), float("nan"), device=device)
+    block = torch.full((rows * width + ALIGNMENT // 4,), float("nan"))
+    begin = -block.data_ptr() % ALIGNMENT // 4
+    return block[begin : begin + rows * width].view(rows, width)
+
+
+def record_batch(program: Program, feed: Mapping[str, Array]) -> pa.RecordBatch:
+    """A request of dense inputs as an Arrow record batch."""
+    return pa.RecordBatch.from_arrays(
+        [_arrow(feed[i.name]) for i in program.inputs], names=[i.name for i in program.inputs]
+    )
+
+
+def _arrow(array: Array) -> pa.Array:
+    if array.dtype == object:
+        return pa.array(array.reshape(-1), type=pa.large_binary())
+    flat = pa.array(np.ascontiguousarray(array).reshape(-1))
+    width = array.size // max(1, len(array))
+    return flat if width == 1 else pa.FixedSizeListArray.from_arrays(flat, width)
+
+
+def bytes_in(request: Request) -> int:
+    """What must cross the bus for a request. Units: bytes."""
+    packed = sum(
+        sum(b.nbytes for b in p.buffers.values()) + p.string_data.nbytes + p.string_offsets.nbytes
+        for p in request.packed
+    )
+    return packed + sum(t.nbytes for t in request.tensors.values())
+
+
+def bytes_out(outputs: Mapping[str, Any]) -> int:
+    """What must cross the bus for an answer. Units: bytes."""
+    return sum(int(np.asarray(v).nbytes) for v in outputs.values())
