@@ -21,16 +21,19 @@ from colonnade.backends.feed_ragged import RaggedPacker
 from colonnade.backends.feed_values import Unusual, arrow_type, is_text
 from colonnade.backends.sizes import ShapeBinder
 from colonnade.core.batch import Layout, Packed, Place
+from colonnade.core.objects import gather_arrays, prepare
 from colonnade.core.strings import Strings
 from colonnade.ir.program import Input
 from colonnade.ops.op import torch_dtype
 
 Array = npt.NDArray[Any]
-Getter = Callable[[Mapping[str, Any]], Sequence[Any]]
+Getter = Callable[[Mapping[str, Any]], tuple[Any, ...]]
 
 NO_BYTES = np.empty(0, np.uint8)
 NO_STRINGS = np.zeros(1, np.int64)
 NO_STRINGS.flags.writeable = False
+TEXT_KINDS = frozenset("OSUT")
+"""numpy's kinds of arrays that may hold strings: objects, bytes, text, text of any length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class Packer:
         self.runs = _runs(layout, inputs)
         self.ragged = RaggedPacker(layout, inputs)
         self._rows = ShapeBinder((layout.rows,))
+        prepare()
 
     def arrays(self, feed: Mapping[str, Any], sizes: dict[str, int], room: Room | None = None) -> tuple[Packed, bool]:
         """From numpy arrays or torch tensors of the declared dtypes; and whether any was a torch tensor."""
@@ -66,6 +70,8 @@ class Packer:
         is_torch = False
         for run in self.runs:
             values = run.get(feed)
+            if out.gather(run, values):
+                continue
             kinds = set(map(type, values))
             if kinds == {np.ndarray}:
                 if set(map(len, values)) != {num_rows}:
@@ -99,9 +105,10 @@ class Packer:
         out = self._empty(num_rows, sizes, room)
         for run in self.runs:
             first = [places[name][0] for name in run.names]
+            columns: slice | list[int] = slice(first[0], first[0] + run.total)
             if first != list(range(first[0], first[0] + run.total, run.width)):
-                raise Unusual("not neighbours in the matrix")
-            out.write_matrix(run, by_dtype[run.dtype][:, first[0] : first[0] + run.total])
+                columns = [start + k for start in first for k in range(run.width)]
+            out.write_matrix(run, by_dtype[run.dtype][:, columns])
         return out.packed()
 
     def _empty(self, num_rows: int, sizes: dict[str, int], room: Room | None) -> _Buffers:
@@ -132,14 +139,27 @@ class _Buffers:
         flat = buffer[self.num_rows * run.start : self.num_rows * (run.start + run.total)]
         return flat.reshape(self.num_rows * len(run.names), *run.trailing)
 
+    def gather(self, run: Run, values: tuple[Any, ...]) -> bool:
+        """Write contiguous arrays of exactly the declared dtype and shape; false where any value is another."""
+        shape = (self.num_rows, *run.trailing)
+        if run.dtype != "string":
+            return gather_arrays(values, shape, self.part(run))
+        texts = Strings.from_arrays(values, shape)
+        if texts is not None:
+            self.texts.append(texts)
+        return texts is not None
+
     def write_arrays(self, run: Run, arrays: Sequence[Array]) -> None:
         if run.dtype != "string":
             np.concatenate(arrays, out=self.part(run), casting="no")
             return
+        # Joined with text, numbers would become text.
+        if not {a.dtype.kind for a in arrays} <= TEXT_KINDS:
+            raise Unusual("not arrays of strings")
         joined = np.concatenate(arrays)
-        if joined.dtype != object or joined.shape != (self.num_rows * len(run.names), *run.trailing):
-            raise Unusual("not object arrays of the declared shape")
-        self.texts.append(Strings.from_objects(joined.reshape(-1)))
+        if joined.shape != (self.num_rows * len(run.names), *run.trailing):
+            raise Unusual("not arrays of the declared shape")
+        self.texts.append(Strings.from_objects(joined.reshape(-1).astype(object, copy=False)))
 
     def write_tensors(self, run: Run, tensors: Sequence[torch.Tensor]) -> None:
         # torch.cat converts dtypes and skips empty vectors, hence the exact checks.

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from colonnade.core.objects import gather_strings
 from colonnade.errors import ShapeError
 
 Bytes = npt.NDArray[np.uint8]
@@ -37,11 +38,23 @@ class Strings:
 
         Errors: ShapeError that names the first value that is neither.
         """
-        try:
+        array = values if isinstance(values, np.ndarray) else np.fromiter(values, object, len(values))
+        found = Strings.from_arrays((array,), array.shape)
+        if found is not None:
+            return found
+        for i, value in enumerate(values):
+            if not isinstance(value, bytes | str):
+                raise ShapeError("strings are bytes or str", got=f"[{i}] {value!r}", want="bytes, str")
+        try:  # strided arrays, subclasses of bytes and str, and text that has no UTF-8
             return Strings.from_arrow(pa.array(values, type=pa.large_binary(), from_pandas=False))
         except (pa.ArrowException, UnicodeError) as error:
-            bad = next((f"[{i}] {v!r}" for i, v in enumerate(values) if not isinstance(v, bytes | str)), str(error))
-            raise ShapeError("strings are bytes or str", got=bad, want="bytes, str") from error
+            raise ShapeError("strings are bytes or str", got=str(error), want="bytes, str") from error
+
+    @staticmethod
+    def from_arrays(arrays: tuple[Any, ...], shape: tuple[int, ...]) -> Strings | None:
+        """From contiguous object arrays of one shape that hold nothing but bytes and str; None where any is another."""
+        found = gather_strings(arrays, shape)
+        return None if found is None else Strings(*found)
 
     @staticmethod
     def from_arrow(array: pa.Array) -> Strings:

@@ -274,3 +274,103 @@ def _field(name: str) -> Expr:
 
 def _flat(feed: dict[str, np.ndarray[Any, Any]], item: Input) -> np.ndarray[Any, Any]:
     return feed[item.name].reshape(len(feed["f"]), int(dims.prod(item.shape[1:])))
+
+
+def without_slow_path(monkeypatch: pytest.MonkeyPatch) -> FeedReader:
+    def refused(*_: object) -> None:
+        raise AssertionError("the slow path was entered")
+
+    read = reader()
+    monkeypatch.setattr(read, "_read_values", refused)
+    return read
+
+
+def _sliced(feed: dict[str, Any]) -> dict[str, Any]:
+    """Every field a slice of a wider matrix."""
+    return {n: np.repeat(v[..., None], 2, -1)[..., 0] for n, v in feed.items()}
+
+
+def _texts(feed: dict[str, Any], kind: Any) -> dict[str, Any]:
+    as_str = {n: np.vectorize(bytes.decode, otypes=[object])(v) if v.dtype == object else v for n, v in feed.items()}
+    return {n: v.astype(str).astype(kind) if v.dtype == object else v for n, v in as_str.items()}
+
+
+FAST_FORMS = {
+    "numpy": lambda feed: feed,
+    "another order": lambda feed: dict(reversed(feed.items())),
+    "slices": _sliced,
+    "fortran": lambda feed: {n: np.asfortranarray(v) for n, v in feed.items()},
+    "tensors": lambda feed: {n: v if v.dtype == object else torch.from_numpy(v) for n, v in feed.items()},
+    "str": lambda feed: _texts(feed, object),
+    "numpy bytes": lambda feed: _texts(feed, "S5"),
+    "numpy text": lambda feed: _texts(feed, "U5"),
+    "numpy text of any length": lambda feed: _texts(feed, np.dtypes.StringDType()),
+    "numpy scalars": lambda feed: {
+        n: np.vectorize(np.bytes_, otypes=[object])(v) if v.dtype == object else v for n, v in feed.items()
+    },
+    "record batch": lambda feed: record_batch(feed),
+    "table": lambda feed: pa.Table.from_batches([record_batch(feed)]),
+    "matrices": lambda feed: PackedFeed(
+        {t: np.concatenate([_flat(feed, i) for i in INPUTS if i.dtype == t], 1) for t in DTYPES}
+    ),
+}
+
+
+@pytest.mark.parametrize("rows", [1, 2, 33])
+@pytest.mark.parametrize("form", FAST_FORMS)
+def test_forms_that_need_no_slow_path(form: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed = a_feed(rows)
+    check(without_slow_path(monkeypatch).read(FAST_FORMS[form](feed)), feed)
+
+
+STRANGE = st.sampled_from([b"", b"\0", b"a\0b\0", "", "\0", "\u00e9\U0001f600", b"\xff\xfe", b"long" * 99, "long" * 99])
+
+
+@given(st.lists(STRANGE, min_size=3, max_size=12))
+def test_strange_strings(texts: list[bytes | str]) -> None:
+    rows = len(texts) // 3
+    feed = a_feed(rows)
+    values = np.empty(3 * rows, object)
+    values[:] = texts[: 3 * rows]
+    feed["s"], feed["t"] = values[:rows].reshape(rows, 1), values[rows:].reshape(rows, 2)
+    wanted = {n: feed[n].reshape(-1).tolist() for n in "st"}
+    found = fields(reader().read(feed))
+    assert {n: found[n] for n in "st"} == {
+        n: [v.encode() if isinstance(v, str) else v for v in values] for n, values in wanted.items()
+    }
+
+
+def _with(feed: dict[str, Any], name: str, place: tuple[int, ...], value: object) -> dict[str, Any]:
+    changed = feed[name].copy()
+    changed[place] = value
+    return {**feed, name: changed}
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        *(lambda f, v=v: _with(f, "s", (1, 0), v) for v in (None, 1, 1.5, bytearray(b"a"), memoryview(b"a"), "\ud800")),
+        lambda f: {**f, "s": f["s"][:, 0]},
+        lambda f: {**f, "s": f["s"][:3]},
+        lambda f: {**f, "s": f["s"].astype("S5"), "t": np.zeros((4, 2))},
+        lambda f: {**f, "s": np.zeros((4, 1), "M8[s]")},
+        lambda f: {**f, "f": f["f"][:3], "h": np.ones((5, 1), np.float32)},
+        lambda f: {**f, "f": np.repeat(f["f"], 2, 1), "h": f["h"][:, :0]},
+        lambda f: {**f, "f": f["f"].astype(np.int32)},
+        lambda f: {**f, "i": f["i"].astype(np.uint64)},
+        lambda f: {**f, "i": f["i"].view(np.float64)},
+        lambda f: {**f, "w": np.ma.array(f["w"], mask=True)},
+    ],
+)
+def test_no_illegal_feed_is_taken(changed: Any) -> None:
+    with pytest.raises(FeedError):
+        reader().read(changed(a_feed(4)))
+
+
+def test_numbers_do_not_become_text() -> None:
+    inputs = (Input("a", "string", (B, 1)), Input("b", "string", (B, 1)))
+    columns = tuple(Column(n, Field(n), None, slots=(Slot("x", 0, 1),)) for n in "ab")
+    program = Program(inputs, (), columns, (Buffer("x", B, 1),), (), ())
+    for text in ("S1", "U1", object):
+        with pytest.raises(FeedError, match="b: is float64, want string"):
+            reader(program).read({"a": np.array([["a"]]).astype(text), "b": np.ones((1, 1))})

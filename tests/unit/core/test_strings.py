@@ -41,8 +41,14 @@ def test_large_binary_is_not_copied() -> None:
     assert strings.offsets.ctypes.data == array.buffers()[1].address
 
 
-@pytest.mark.parametrize("bad", [None, 3, 1.5, float("nan"), ["x"], "\ud800"])
+@pytest.mark.parametrize("bad", [None, 3, 1.5, float("nan"), ["x"], "\ud800", bytearray(b"x"), memoryview(b"x")])
 def test_what_is_no_string(bad: object) -> None:
     with pytest.raises(ShapeError) as caught:
         Strings.from_objects(np.array([b"a", None], dtype=object) if bad is None else [b"a", bad])  # type: ignore[list-item]
     assert caught.value.want == "bytes, str"
+
+
+def test_subclasses_of_bytes_and_str_and_strided_arrays() -> None:
+    values = np.array([np.bytes_(b"a"), "skipped", np.str_("\u00e9"), None, b""], dtype=object)
+    assert Strings.from_objects(values[::2]).to_objects().tolist() == [b"a", "\u00e9".encode(), b""]
+    assert Strings.from_objects(tuple(values[::2])).to_objects().tolist() == [b"a", "\u00e9".encode(), b""]
