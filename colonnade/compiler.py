@@ -6,6 +6,7 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from colonnade import artifact
@@ -14,6 +15,7 @@ from colonnade.backends.cpu import CpuBackend
 from colonnade.backends.reference import ReferenceBackend
 from colonnade.config import settings
 from colonnade.core import facts
+from colonnade.core.quantize import NARROW
 from colonnade.errors import ArtifactError, OptionError
 from colonnade.executable import Executable
 from colonnade.frontends.tensorflow.importer import Imported, import_saved_model, open_source
@@ -21,6 +23,7 @@ from colonnade.ir.explanation import ColumnOrigin, Decision, Explanation, PassCo
 from colonnade.ir.graph import Graph
 from colonnade.ir.infer import Memo
 from colonnade.ir.program import Program, Weights, param_value
+from colonnade.ir.table_types import Wanted, store_all, with_types
 from colonnade.passes.assemble import assemble
 from colonnade.passes.base import Log, Pass, run
 from colonnade.passes.pipelines import COLUMNS
@@ -49,11 +52,14 @@ def compile(
     tags: Sequence[str] | None = None,
     id_policy: str = "error",
     threads: int | None = None,
+    table_dtype: Wanted = None,
     observe: Observer | None = None,
     progress: Progress | None = None,
 ) -> Executable:
     """Compile a SavedModel directory, or a program with its weights, for a target.
 
+    table_dtype: float16, bfloat16 or int8-rowwise: how tables are stored, instead of float32; or a type by each
+    table's name (`*`: all others).
     observe(pass name, graph): called after each pass.   progress(what): called as each part begins.
     Errors: ImportFailure, UnsupportedOps, GraphError, OptionError.
     """
@@ -66,6 +72,11 @@ def compile(
         program, weights, explanation, fingerprint = lower(
             model, signature, outputs=outputs, tags=tags, observe=observe, progress=progress
         )
+    if table_dtype is not None:
+        began = _say(progress, "store tables")
+        program, weights, stored = with_types(program, weights, table_dtype, progress)
+        explanation = replace(explanation, tables=stored)
+        explanation.seconds["tables"] = time.perf_counter() - began  # type: ignore[index]
     began = _say(progress, f"compile {len(program.columns)} columns for {target}")
     executable = Executable(
         program,
@@ -125,6 +136,7 @@ def refresh(
 ) -> artifact.Written:
     """Write an artifact with the model's weights and the program of the artifact `like`; only what changed is written.
 
+    Facts: tables keep their types.
     Errors: ArtifactError where the model's graph is not the one that `like` was compiled from.
     """
     loaded = artifact.load(like)
@@ -141,8 +153,11 @@ def refresh(
     for name, _, _ in loaded.program.params:
         value = param_value(name, source.store)
         params[name] = loaded.weights.params[name] if value is None else value
-    weights = Weights(rows, params, loaded.weights.consts)
-    return artifact.refresh(like, directory, weights, golden=golden, progress=progress)
+    narrow = [t for t in loaded.program.tables if t.dtype in NARROW]
+    stored, facts_of_tables = store_all(narrow, rows)
+    weights = Weights(rows | stored, params, loaded.weights.consts)
+    explanation = replace(loaded.explanation, tables=facts_of_tables)
+    return artifact.refresh(like, directory, weights, golden=golden, explanation=explanation, progress=progress)
 
 
 def lower(

@@ -72,17 +72,19 @@ def refresh(
     weights: Weights,
     *,
     golden: Golden | None = None,
+    explanation: Explanation | None = None,
     progress: Progress | None = None,
 ) -> Written:
     """Save the program of an artifact with other weights; files whose content is the same are linked, not written.
 
     new: may be `old`.   golden: without one, the old rows are kept only where no weight changed.
+    explanation: in place of the old one.
     """
     old = Path(old)
     loaded = load(old)
     base = loaded.compiled_dir
     compiled = {} if base is None else {p.relative_to(base).as_posix(): p for p in _compiled_files(old, loaded)}
-    contents = contents_of(loaded.program, weights, compiled, golden, loaded.explanation)
+    contents = contents_of(loaded.program, weights, compiled, golden, explanation or loaded.explanation)
     reuse = _Old(old, loaded.manifest)
     if golden is None and loaded.golden is not None and all(reuse.same(c) for c in contents if c.part in WEIGHTS):
         contents.append(golden_rows(loaded.golden))

@@ -29,10 +29,12 @@ from colonnade.cli.common import (
     table,
     verb,
 )
+from colonnade.cli.explain import show_sections, stored_sections
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.executable import Executable
 from colonnade.ir.graph import Graph
 from colonnade.ir.graph_text import print_graph
+from colonnade.ir.table_types import parse
 from colonnade.ir.text import print_program
 from colonnade.passes.pipelines import COLUMNS
 from colonnade.testing.explain import summary
@@ -57,6 +59,13 @@ def compile(
     record_rows: Annotated[int, typer.Option("--record", min=0, help="Keep so many golden rows in the artifact.")] = 0,
     id_policy: IdPolicy = "error",
     threads: Threads = None,
+    table_dtype: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--table-dtype",
+            help="Store tables as float16, bfloat16 or int8-rowwise; TABLE=TYPE for one table. May be repeated.",
+        ),
+    ] = None,
     print_after: Annotated[
         str | None, typer.Option("--print-after", help="Print the graph after this pass, or after `all`.")
     ] = None,
@@ -69,6 +78,8 @@ def compile(
     """Compile a model and save it as an artifact."""
     if out is None and not no_save:
         raise OptionError("nowhere to save to", help="give -o ARTIFACT, or --no-save")
+    if like is not None and table_dtype:
+        raise OptionError("tables keep the types of --like", got="--table-dtype", help="compile without --like")
     with Progress(progress) as say:
         if like is not None:
             _refresh(model, like, out, json_, say)
@@ -81,6 +92,7 @@ def compile(
             tags=names(tags),
             id_policy=id_policy,
             threads=threads,
+            table_dtype=parse(table_dtype),
             observe=_printer(print_after, json_),
             progress=say,
         )
@@ -106,6 +118,7 @@ def _report(facts: dict[str, Any], executable: Executable, program_text: bool, j
     if program_text:
         typer.echo(print_program(executable.program))
     console().print(table("", ("", ""), summary_rows(facts)))
+    show_sections(console(), stored_sections(facts), "--json has all")
 
 
 def summary_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
@@ -120,6 +133,11 @@ def summary_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
         ("columns", f"{facts['num_columns']:,} in {len(facts['structures'])} structures"),
         *((f"  {s['columns']:,} x", s["structure"]) for s in facts["structures"]),
         ("tables", f"{facts['num_tables']:,}, {human_bytes(facts['table_bytes'])}"),
+        *(
+            (f"  {t['tables']:,} x", f"{t['dtype']}, {human_bytes(t['bytes'])}")
+            for t in facts["table_types"]
+            if facts["stored_columns"]
+        ),
         ("guards", f"{facts['guards_removed']:,} proven and removed, {facts['guards_kept']:,} kept"),
         ("dense rest", f"{facts['dense_lines']:,} torch calls, {human_bytes(facts['param_bytes'])} of parameters"),
     ]
@@ -147,13 +165,19 @@ def _printer(after: str | None, json_: bool) -> Any:
 
 
 def _golden(model: Path, executable: Executable, rows: int, tags: tuple[str, ...] | None) -> tuple[Golden, str]:
-    """The rows, and who answered: TensorFlow where it can run the model, else the reference backend."""
+    """The rows, and who answered: TensorFlow where it can run the model, else the reference backend.
+
+    Facts: of tables in other types TensorFlow knows nothing.
+    """
     program = executable.program
+    policy = executable.report().id_policy
+    if executable.explanation.tables:
+        reference = reference_side(program, executable.weights, compiler.backend("reference"), policy)
+        return record(program, reference, rows), reference.name
     quiet_tensorflow()
     try:
         oracle = TensorFlowSide(model, program, executable.explanation.signature or None, tags or ("serve",))
     except ColonnadeError:
-        policy = executable.report().id_policy
         reference = reference_side(program, executable.weights, compiler.backend("reference"), policy)
         return record(program, reference, rows), reference.name
     try:

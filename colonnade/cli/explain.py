@@ -95,6 +95,7 @@ def sections(found: dict[str, Any]) -> list[Section]:
             tables,
             (1, 2, 4),
         ),
+        *stored_sections(found),
         (
             f"guards removed: {found['guards_removed']:,}",
             ("count", "proof"),
@@ -128,16 +129,32 @@ def sections(found: dict[str, Any]) -> list[Section]:
     ]
 
 
+def stored_sections(found: dict[str, Any]) -> list[Section]:
+    """The columns whose tables are stored in another type, the worst first; nothing where there are none."""
+    rows = [
+        (c["column"], c["table"], c["dtype"], f"{c['largest_error']:.3g}", f"{c['rms_error']:.3g}")
+        for c in found["stored_columns"]
+    ]
+    title = f"columns of tables stored in other types: {len(rows):,}"
+    headers = ("column", "table", "stored as", "largest error", "rms error")
+    return [(title, headers, rows, (3, 4))] if rows else []
+
+
 def show(out: Console, found: dict[str, Any]) -> None:
     """The report on a terminal: the first rows of each table."""
     out.print(f"{found['model'] or 'a program'}, signature {found['signature'] or '-'}", markup=False)
     out.print(f"{found['source_nodes']:,} source nodes")
-    for title, headers, rows, numbers in sections(found):
+    show_sections(out, sections(found), "--json or --html has all")
+
+
+def show_sections(out: Console, made: list[Section], more: str) -> None:
+    """Tables on a terminal, their first rows; more: where the others are."""
+    for title, headers, rows, numbers in made:
         out.print("")
         limit = len(rows) if title == "passes" else SHOWN
         out.print(table(title, headers, rows[:limit], numbers=numbers))
         if len(rows) > limit:
-            out.print(f"... and {len(rows) - limit} more (--json or --html has all)")
+            out.print(f"... and {len(rows) - limit} more ({more})")
 
 
 def report(found: dict[str, Any]) -> str:
@@ -168,8 +185,13 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     if made is None:
         rows.append(("table", "none: the value itself"))
     else:
-        size = f"{made['rows']:,} x {made['embedding_dim']}, {human_bytes(made['bytes'])}"
+        size = f"{made['rows']:,} x {made['embedding_dim']}, {made['dtype']}, {human_bytes(made['bytes'])}"
         rows.append(("table", f"{made['name']}  ({size})"))
+    if found["stored"] is not None:
+        errors = found["stored"]
+        rows.append(
+            ("stored", f"{errors['dtype']}; largest error {errors['largest_error']:.3g}, rms {errors['rms_error']:.3g}")
+        )
     empty = "zeros" if found["default_row"] is None else f"row {found['default_row']}"
     rows.append(("pooling", f"{found['pooling']}; a row without elements: {empty}"))
     rows += [("slot", f"{s['buffer']}[{s['offset']}:{s['offset'] + s['width']}]") for s in found["slots"]]

@@ -165,7 +165,7 @@ def _compare(rows_RD: Array, stored_RD: Array, dtype: str) -> tuple[Array, Array
     if np.isfinite(error).all():
         return error, np.zeros(len(rows_RD), bool)
     finite = np.isfinite(rows_RD)
-    wrong = (finite & ~np.isfinite(stored_RD)).any(1)
+    wrong = np.asarray((finite & ~np.isfinite(stored_RD)).any(1))
     if dtype == INT8_ROWWISE:
         wrong |= ~finite.all(1)
     return np.where(np.isfinite(error), error, 0), wrong

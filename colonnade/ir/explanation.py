@@ -41,10 +41,25 @@ class ColumnOrigin:
 
 
 @dataclass(frozen=True)
+class StoredTable:
+    """A float32 table that is stored in another type, and the error that this makes.
+
+    largest: absolute error of a value.   rms: root of the mean squared error. Units: bytes.
+    """
+
+    table: str
+    dtype: str
+    bytes_float32: int
+    bytes: int
+    largest: float
+    rms: float
+
+
+@dataclass(frozen=True)
 class Explanation:
     """model, signature: what was compiled.   source_nodes: nodes of the source that the outputs need.
     ops_before, ops_after: graph ops by name, as imported and after the passes.   columns: origins by column.
-    seconds: time by part (import, passes, assemble, backend).
+    seconds: time by part (import, passes, assemble, tables, backend).   tables: those stored in another type.
     """
 
     model: str = ""
@@ -56,6 +71,7 @@ class Explanation:
     decisions: tuple[Decision, ...] = ()
     columns: tuple[ColumnOrigin, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    tables: tuple[StoredTable, ...] = ()
 
     def to_json(self) -> str:
         """As JSON text; reasons that repeat are stored once."""
@@ -64,6 +80,8 @@ class Explanation:
             [d.pass_name, d.source, d.op, d.applied, reasons.setdefault(d.reason, len(reasons))] for d in self.decisions
         ]
         data = asdict(self) | {"decisions": rows, "reasons": list(reasons)}
+        if not self.tables:
+            del data["tables"]
         return json.dumps(data, separators=(",", ":"))
 
     @staticmethod
@@ -74,4 +92,5 @@ class Explanation:
         decisions = tuple(Decision(p, s, o, bool(a), reasons[r]) for p, s, o, a, r in data.pop("decisions"))
         passes = tuple(PassCount(**p) for p in data.pop("passes"))
         columns = tuple(ColumnOrigin(**(c | {"decisions": tuple(c["decisions"])})) for c in data.pop("columns"))
-        return Explanation(**data, decisions=decisions, passes=passes, columns=columns)
+        tables = tuple(StoredTable(**t) for t in data.pop("tables", ()))
+        return Explanation(**data, decisions=decisions, passes=passes, columns=columns, tables=tables)

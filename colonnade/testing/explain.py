@@ -13,7 +13,7 @@ from colonnade.core.consts import Const
 from colonnade.core.expr import Apply, Expr, Field, fields_of
 from colonnade.errors import OptionError, listed
 from colonnade.ir.column import Column
-from colonnade.ir.explanation import Decision, Explanation
+from colonnade.ir.explanation import Decision, Explanation, StoredTable
 from colonnade.ir.program import Program
 from colonnade.ir.text import print_expr
 from colonnade.ops.op import torch_dtype
@@ -61,12 +61,34 @@ def summary(program: Program, explanation: Explanation) -> dict[str, Any]:
         "structures": [{"structure": name, "columns": count} for name, count in structures.most_common()],
         "num_tables": len(program.tables),
         "table_bytes": sum(t.bytes for t in program.tables),
+        "table_types": _table_types(program),
+        "stored_columns": stored_columns(program, explanation),
         "guards_removed": sum(d.applied for d in guards),
         "guards_kept": sum(not d.applied for d in guards),
         "dense_lines": len(program.dense),
         "param_bytes": sum(math.prod(shape) * torch_dtype(dtype).itemsize for _, dtype, shape in program.params),
         "seconds": dict(explanation.seconds),
     }
+
+
+def _table_types(program: Program) -> list[dict[str, Any]]:
+    counts = Counter(t.dtype for t in program.tables)
+    sizes = Counter[str]()
+    for table in program.tables:
+        sizes[table.dtype] += table.bytes
+    return [{"dtype": dtype, "tables": count, "bytes": sizes[dtype]} for dtype, count in counts.most_common()]
+
+
+def stored_columns(program: Program, explanation: Explanation) -> list[dict[str, Any]]:
+    """The columns whose table is stored in another type than the model, the worst error of its rows first."""
+    stored = {t.table: t for t in explanation.tables}
+    rows = [_stored_column(c.name, stored[c.table]) for c in program.columns if c.table in stored]
+    return sorted(rows, key=lambda row: -row["largest_error"])
+
+
+def _stored_column(column: str, table: StoredTable) -> dict[str, Any]:
+    errors = {"largest_error": table.largest, "rms_error": table.rms}
+    return {"column": column, "table": table.table, "dtype": table.dtype} | errors
 
 
 def _last_guard_decisions(explanation: Explanation) -> list[Decision]:
@@ -150,7 +172,14 @@ def explain_column(program: Program, explanation: Explanation, name: str) -> dic
         "default_row": column.default_row,
         "table": None
         if table is None
-        else {"name": table.name, "rows": table.rows, "embedding_dim": table.embedding_dim, "bytes": table.bytes},
+        else {
+            "name": table.name,
+            "rows": table.rows,
+            "embedding_dim": table.embedding_dim,
+            "dtype": table.dtype,
+            "bytes": table.bytes,
+        },
+        "stored": next((row for row in stored_columns(program, explanation) if row["column"] == name), None),
         "slots": [{"buffer": s.output, "offset": s.offset, "width": s.width} for s in column.slots],
         "decisions": [vars(d) for d in decisions],
     }
