@@ -18,6 +18,7 @@ import torch
 
 from colonnade.backends.arena import Room
 from colonnade.backends.feed_ragged import RaggedPacker
+from colonnade.backends.feed_room import SpareMemory
 from colonnade.backends.feed_values import Unusual, arrow_type, is_text
 from colonnade.backends.sizes import ShapeBinder
 from colonnade.core.batch import Layout, Packed, Place
@@ -61,6 +62,7 @@ class Packer:
         self.runs = _runs(layout, inputs)
         self.ragged = RaggedPacker(layout, inputs)
         self._rows = ShapeBinder((layout.rows,))
+        self._spare = SpareMemory({"uint8", "int64", *(t for t in layout.widths if t != "string")})
         prepare()
 
     def arrays(self, feed: Mapping[str, Any], sizes: dict[str, int], room: Room | None = None) -> tuple[Packed, bool]:
@@ -114,14 +116,15 @@ class Packer:
     def _empty(self, num_rows: int, sizes: dict[str, int], room: Room | None) -> _Buffers:
         if not self._rows.bind((num_rows,), sizes) or not self._rows.fits_derived((num_rows,), sizes):
             raise Unusual("number of rows")
-        return _Buffers(self.layout, num_rows, room)
+        return _Buffers(self.layout, num_rows, self._spare, room)
 
 
 class _Buffers:
     """The buffers of one packed batch while they are filled."""
 
-    def __init__(self, layout: Layout, num_rows: int, room: Room | None) -> None:
+    def __init__(self, layout: Layout, num_rows: int, spare: SpareMemory, room: Room | None) -> None:
         self.num_rows = num_rows
+        self.spare = spare
         self.room = room
         self.layout = layout
         self.buffers: dict[str, Array] = {}
@@ -132,7 +135,7 @@ class _Buffers:
         buffer = self.buffers.get(run.dtype)
         if buffer is None:
             if self.room is None:
-                buffer = np.empty(self.num_rows * self.layout.widths[run.dtype], run.dtype)
+                buffer = self.spare.empty(self.num_rows * self.layout.widths[run.dtype], run.dtype)
             else:
                 buffer = self.room.array(self.layout, run.dtype, self.num_rows)
             self.buffers[run.dtype] = buffer
@@ -144,7 +147,7 @@ class _Buffers:
         shape = (self.num_rows, *run.trailing)
         if run.dtype != "string":
             return gather_arrays(values, shape, self.part(run))
-        texts = Strings.from_arrays(values, shape)
+        texts = Strings.from_arrays(values, shape, self.spare.empty)
         if texts is not None:
             self.texts.append(texts)
         return texts is not None

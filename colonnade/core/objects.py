@@ -23,6 +23,7 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
+Empty = Callable[[int, Any], Array]
 
 STRING_BYTES = 32
 """Bytes a string that a first try makes room for."""
@@ -288,18 +289,21 @@ def gather_arrays(values: tuple[Any, ...], shape: tuple[int, ...], target: Array
     return copied == len(values)
 
 
-def gather_strings(values: tuple[Any, ...], shape: tuple[int, ...]) -> tuple[Bytes, Offsets] | None:
+def gather_strings(
+    values: tuple[Any, ...], shape: tuple[int, ...], empty: Empty = np.empty
+) -> tuple[Bytes, Offsets] | None:
     """The bytes and offsets of all strings of some object arrays of one shape; None where any value does not fit.
 
+    empty: makes the flat arrays of the result from a length and a dtype.
     Facts: a value fits if it is a C-contiguous object `numpy.ndarray`, no subclass, of the shape, and holds nothing but
     bytes and str (taken as UTF-8), no subclasses.
     """
     dims = np.array(shape, np.int64)
     each = math.prod(shape)
-    offsets = np.empty(each * len(values) + 1, np.int64)
+    offsets = empty(each * len(values) + 1, np.int64)
     total = each * len(values) * STRING_BYTES
     while True:
-        data = np.empty(total, np.uint8)
+        data = empty(total, np.uint8)
         places = (offsets.ctypes.data, data.ctypes.data)
         total = _loops().strings(
             values, len(values), np.ndarray, len(shape), dims.ctypes.data, each, bytes, str, *places, len(data)

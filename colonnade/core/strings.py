@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from colonnade.core.objects import gather_strings
+from colonnade.core.objects import Empty, gather_strings
 from colonnade.errors import ShapeError
 
 Bytes = npt.NDArray[np.uint8]
@@ -51,9 +51,12 @@ class Strings:
             raise ShapeError("strings are bytes or str", got=str(error), want="bytes, str") from error
 
     @staticmethod
-    def from_arrays(arrays: tuple[Any, ...], shape: tuple[int, ...]) -> Strings | None:
-        """From contiguous object arrays of one shape that hold nothing but bytes and str; None where any is another."""
-        found = gather_strings(arrays, shape)
+    def from_arrays(arrays: tuple[Any, ...], shape: tuple[int, ...], empty: Empty = np.empty) -> Strings | None:
+        """From contiguous object arrays of one shape that hold nothing but bytes and str; None where any is another.
+
+        empty: makes the flat arrays of the result from a length and a dtype.
+        """
+        found = gather_strings(arrays, shape, empty)
         return None if found is None else Strings(*found)
 
     @staticmethod

@@ -374,3 +374,13 @@ def test_numbers_do_not_become_text() -> None:
     for text in ("S1", "U1", object):
         with pytest.raises(FeedError, match="b: is float64, want string"):
             reader(program).read({"a": np.array([["a"]]).astype(text), "b": np.ones((1, 1))})
+
+
+def test_large_requests_do_not_share_memory_while_they_live() -> None:
+    read = reader().read
+    feeds = [a_feed(9000, seed) for seed in range(3)]
+    requests = [read(feed) for feed in feeds]
+    for request, feed in zip(requests, feeds, strict=True):
+        check(request, feed)
+    del requests
+    check(read(feeds[1]), feeds[1])
