@@ -1,0 +1,155 @@
+"""Queues of work: a CUDA stream with its graphs, and the same on the host, where work is done at once."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import torch
+
+Work = Callable[[], None]
+Mark = Callable[[], float]
+"""Once the queue has been waited for: when the work before the mark was done. Units: nanoseconds."""
+
+_CAPTURE = threading.Lock()
+"""One capture at a time in a process: a device's allocator and random state are shared by all streams."""
+
+
+def host_memory(device: torch.device, num_bytes: int) -> torch.Tensor:
+    """Zeros on the host that the device copies from and to while Python goes on."""
+    return torch.zeros(num_bytes, dtype=torch.uint8, pin_memory=device.type == "cuda")
+
+
+class Queue(Protocol):
+    """Does work in order. Facts: one thread at a time.
+
+    captures: whether work can be kept as a graph.
+    """
+
+    captures: bool
+    device: torch.device
+
+    def run(self, work: Work) -> None:
+        """Begin the work after all before it."""
+
+    def captured(self, work: Work) -> Work:
+        """What does the same work, with the same memory; the work has been run before. Errors: RuntimeError."""
+
+    def wait(self) -> None:
+        """Return once all is done."""
+
+    def mark(self) -> Mark:
+        """A point in time between the work before and after."""
+
+    def device_memory(self, num_bytes: int) -> torch.Tensor:
+        """Bytes on the device. Facts: zeros."""
+
+
+class HostQueue:
+    """Work on the host, done at once."""
+
+    captures = False
+    device = torch.device("cpu")
+
+    def run(self, work: Work) -> None:
+        """Do the work."""
+        work()
+
+    def captured(self, work: Work) -> Work:
+        """The work itself."""
+        return work
+
+    def wait(self) -> None:
+        """Nothing is ever under way."""
+
+    def mark(self) -> Mark:
+        """Now."""
+        now = float(time.perf_counter_ns())
+        return lambda: now
+
+    def device_memory(self, num_bytes: int) -> torch.Tensor:
+        """Bytes."""
+        return torch.zeros(num_bytes, dtype=torch.uint8)
+
+
+class CudaQueue:
+    """A CUDA stream, and the memory that its graphs share: they never run at the same time."""
+
+    captures = True
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._stream = torch.cuda.Stream(device)
+        self._pool = torch.cuda.graph_pool_handle()
+        self._origin: torch.cuda.Event | None = None
+
+    def run(self, work: Work) -> None:
+        """Enqueue the work."""
+        with torch.cuda.stream(self._stream):
+            work()
+
+    def captured(self, work: Work) -> Work:
+        """A replay of the work's CUDA graph.
+
+        Facts: the calling thread has run the work before, on this queue: kernels are loaded and workspaces made.
+        """
+        graph = torch.cuda.CUDAGraph()
+        with _CAPTURE, torch.cuda.stream(self._stream):
+            # Other threads go on allocating and copying meanwhile.
+            graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            try:
+                work()
+            finally:
+                graph.capture_end()
+        return lambda: self.run(graph.replay)
+
+    def wait(self) -> None:
+        """Return once the stream is empty; other Python threads run meanwhile."""
+        self._stream.synchronize()
+
+    def mark(self) -> Mark:
+        """An event."""
+        event = torch.cuda.Event(enable_timing=True)
+        event.record(self._stream)
+        if self._origin is None:
+            self._origin = event
+        origin = self._origin
+        return lambda: 1e6 * origin.elapsed_time(event)
+
+    def device_memory(self, num_bytes: int) -> torch.Tensor:
+        """Bytes that every stream may use from now on."""
+        made = torch.zeros(num_bytes, dtype=torch.uint8, device=self.device)
+        torch.cuda.current_stream(self.device).synchronize()
+        return made
+
+
+class _Precision:
+    """Matrix products in float32 as it is while any thread is inside: the setting is the process's, not a thread's."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._inside = 0
+        self._before = "none"
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        setting = torch.backends.cuda.matmul
+        with self._lock:
+            if self._inside == 0:
+                self._before = setting.fp32_precision
+                setting.fp32_precision = "ieee"
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._inside -= 1
+                if self._inside == 0:
+                    setting.fp32_precision = self._before
+
+
+full_precision = _Precision()
+"""A context in which no float32 product is rounded to TF32. Graphs captured in it keep that."""

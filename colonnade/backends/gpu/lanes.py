@@ -1,0 +1,208 @@
+"""A lane holds what one request in flight needs: a queue, blocks of memory and a graph a bucket."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from colonnade.backends.gpu.graphs import Queue, Work, host_memory
+from colonnade.backends.gpu.staging import Bucket, Region, Regions, Staged, StagingPlan, after
+from colonnade.errors import OptionError
+from colonnade.ir.program import Buffer
+
+Array = npt.NDArray[Any]
+MAX_GRAPHS = 48
+"""Buckets a lane keeps: batches of 1 to 4,096 rows are 24 of them."""
+
+
+LARGE_BYTES = 1 << 18
+"""Outputs from this size on are copied from the device once for each request, into memory that the caller keeps."""
+
+
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Where a bucket's outputs lie in the block that comes back; constants are those that are no tensors.
+
+    num_bytes: of the block.
+    """
+
+    regions: Mapping[str, Region]
+    constants: Mapping[str, Any]
+    num_bytes: int
+
+    @property
+    def are_large(self) -> bool:
+        """Whether they do not go through the lane's own block on the host."""
+        return self.num_bytes > LARGE_BYTES
+
+
+@dataclass(eq=False)
+class Prepared:
+    """A bucket in a lane.
+
+    buffers: that columns write to.   statuses: one a layout.   runs: how often it was run without a graph.
+    results: known after the first run.   replay: its graph, once captured.
+    """
+
+    staged: Staged
+    buffers: Mapping[str, torch.Tensor]
+    runs: int = 0
+    results: Results | None = None
+    replay: Work | None = None
+    values: dict[str, torch.Tensor] = field(init=False)
+    """What the dense rest reads, by name."""
+
+    def __post_init__(self) -> None:
+        self.values = {**self.staged.inputs, **self.buffers}
+
+    @property
+    def regions(self) -> Regions:
+        """The sizes it is for, and the layout of its block."""
+        return self.staged.regions
+
+
+@dataclass(eq=False)
+class Block:
+    """Bytes that grow. Facts: who holds the tensor from before keeps it."""
+
+    allocate: Callable[[int], torch.Tensor]
+    tensor: torch.Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.tensor = self.allocate(0)
+
+    def grow(self, num_bytes: int) -> bool:
+        """Hold at least so many bytes; gives whether they lie elsewhere now."""
+        if num_bytes <= self.tensor.numel():
+            return False
+        size = 1 << (num_bytes - 1).bit_length()
+        try:
+            self.tensor = self.allocate(size)
+        except torch.OutOfMemoryError as error:
+            raise OptionError(
+                "the device has too little memory for a request",
+                got=f"{size:,} bytes more",
+                help="send smaller batches, or leave more of the tables in host memory",
+            ) from error
+        return True
+
+
+class Lane:
+    """Facts: one request at a time uses it."""
+
+    def __init__(self, queue: Queue, plan: StagingPlan, buffers: Sequence[Buffer], rows: Sequence[Any]) -> None:
+        self.queue = queue
+        self._plan = plan
+        self._buffer_rows = tuple(zip(buffers, rows, strict=True))
+        self._prepared: OrderedDict[Bucket, Prepared] = OrderedDict()
+        self._host_in, self._device_in = Block(partial(host_memory, queue.device)), Block(queue.device_memory)
+        self._buffers = Block(queue.device_memory)
+        self.host_out = host_memory(queue.device, LARGE_BYTES)
+        self.device_out = Block(queue.device_memory)
+        self.grow_out(after(8 * len(plan.layouts)))
+
+    def numbers(self, region: Region) -> Array:
+        """The region of the host block, to pack into."""
+        self._grow_in(region.end)
+        return region.of(self._host_in.tensor).numpy()
+
+    def prepare(self, bucket: Bucket) -> Prepared:
+        """The bucket's views of the blocks, and what is known of it from before."""
+        found = self._prepared.get(bucket)
+        if found is None:
+            found = self._made(bucket)
+            self._prepared[bucket] = found
+            if len(self._prepared) > MAX_GRAPHS:
+                self._prepared.popitem(last=False)
+        else:
+            self._prepared.move_to_end(bucket)
+        return found
+
+    def grow_out(self, num_bytes: int) -> bool:
+        """Make room for outputs on the device; gives whether they lie elsewhere now."""
+        moved = self.device_out.grow(num_bytes)
+        if moved:
+            for prepared in self._prepared.values():
+                prepared.replay = None
+        return moved
+
+    def statuses(self) -> torch.Tensor:
+        """How many ids are outside their tables, by layout: on the device, at the head of the outputs."""
+        return Region(0, torch.int64, (len(self._plan.layouts),)).of(self.device_out.tensor)
+
+    def _grow_in(self, num_bytes: int) -> None:
+        if self._host_in.grow(num_bytes) | self._device_in.grow(num_bytes):
+            self._prepared.clear()
+
+    def _made(self, bucket: Bucket) -> Prepared:
+        regions = self._plan.regions(bucket)
+        self._grow_in(regions.num_bytes)
+        places: dict[str, Region] = {}
+        end = 0
+        for buffer, rows in self._buffer_rows:
+            places[buffer.name] = region = Region(after(end), torch.float32, (rows(regions.sizes), buffer.width))
+            end = region.end
+        if self._buffers.grow(after(end)):
+            self._prepared.clear()
+        staged = Staged(regions, self._host_in.tensor, self._device_in.tensor)
+        return Prepared(staged, {name: region.of(self._buffers.tensor) for name, region in places.items()})
+
+
+class LanePool:
+    """Lanes for concurrent callers. Facts: at most `limit` are ever made; callers beyond wait."""
+
+    def __init__(self, make: Callable[[], Lane], limit: int) -> None:
+        self._make = make
+        self._idle: list[Lane] = []
+        self._free = threading.Semaphore(limit)
+        self.made = 0
+
+    def take(self) -> Lane:
+        """The lane used last among the idle ones: it holds most graphs."""
+        self._free.acquire()
+        try:
+            return self._idle.pop()
+        except IndexError:
+            pass
+        try:
+            lane = self._make()
+        except BaseException:
+            self._free.release()
+            raise
+        self.made += 1
+        return lane
+
+    def give(self, lane: Lane) -> None:
+        """The lane's request is answered."""
+        self._idle.append(lane)
+        self._free.release()
+
+
+class Reserved:
+    """A lane on loan to one request, and the memory in it that numbers are packed into."""
+
+    __slots__ = ("_plan", "_pool", "lane")
+
+    def __init__(self, pool: LanePool, plan: StagingPlan) -> None:
+        self._pool = pool
+        self._plan = plan
+        self.lane = pool.take()
+
+    def array(self, layout: Any, dtype: str, rows: int) -> Array:
+        """The buffer of a dtype, in the block that goes to the device where its place is known already."""
+        region = self._plan.first(layout, dtype, rows)
+        if region is None:
+            return np.empty(rows * layout.widths[dtype], dtype)
+        return self.lane.numbers(region)
+
+    def close(self) -> None:
+        """Give the lane back."""
+        self._pool.give(self.lane)

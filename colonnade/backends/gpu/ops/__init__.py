@@ -1,0 +1,14 @@
+"""What each column op writes. Importing this package registers them all."""
+
+from colonnade.backends.gpu.ops import (
+    at_least,
+    at_most,
+    bucketize,
+    cast,
+    hash_bytes,
+    hash_decimal,
+    mod,
+    not_equal,
+)
+
+__all__ = ["at_least", "at_most", "bucketize", "cast", "hash_bytes", "hash_decimal", "mod", "not_equal"]

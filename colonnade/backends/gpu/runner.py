@@ -1,0 +1,325 @@
+"""Answers requests on a device: one copy in, the columns, the dense rest, one copy out; a CUDA graph a bucket of sizes.
+
+The first request of a bucket runs piece by piece, the second one too and is then captured, the others replay the graph.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import sympy
+import torch
+
+from colonnade.backends.arena import Loans, Room
+from colonnade.backends.backend import Outcome
+from colonnade.backends.dense import DensePlan
+from colonnade.backends.dense_ops import require
+from colonnade.backends.feed import Request
+from colonnade.backends.gpu.columns import Sources
+from colonnade.backends.gpu.graphs import CudaQueue, HostQueue, Queue, full_precision, host_memory
+from colonnade.backends.gpu.lanes import Lane, LanePool, Prepared, Reserved, Results
+from colonnade.backends.gpu.padding import Dependent, Proven, row_independent
+from colonnade.backends.gpu.staging import Region, StagingPlan, after
+from colonnade.backends.sizes import DimFunction, Sizes, dim_function
+from colonnade.core.batch import Layout, Packed
+from colonnade.errors import GraphError, IdRangeError, listed
+from colonnade.ir.program import REQUIRE, Instruction, Program, Weights
+
+Array = npt.NDArray[Any]
+NUM_LANES = 4
+NUM_LOANS = 32
+"""Blocks of large outputs that callers may hold in pinned memory; beyond them outputs lie in ordinary memory."""
+RUNS_BEFORE_CAPTURE = 2
+
+
+class DeviceColumns(Protocol):
+    """Columns whose kernel can be enqueued."""
+
+    @property
+    def layout(self) -> Layout:
+        """The fields it reads, and their places."""
+
+    def launch(
+        self, sources: Sources, capacity: int, outputs: Mapping[str, torch.Tensor], status: torch.Tensor
+    ) -> None:
+        """Enqueue one kernel that writes the buffers and adds the ids outside their tables to `status`."""
+
+    def diagnose(self, packed: Packed) -> IdRangeError:
+        """The error that names them."""
+
+
+class GpuRunner:
+    """Columns, one a layout, and the dense rest on a device. Facts: any thread may use it at any time.
+
+    num_lanes: requests in flight at a time; callers beyond wait.
+    independent: the proof that batches may be padded to buckets.
+    Errors: GraphError that lists what the device cannot do.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        weights: Weights,
+        columns: Sequence[DeviceColumns],
+        *,
+        device: torch.device,
+        id_policy: str,
+        num_lanes: int = NUM_LANES,
+        independent: Callable[[Program], Proven | Dependent] = row_independent,
+        queue: Callable[[], Queue] | None = None,
+    ) -> None:
+        self._program = program
+        self._params = weights.params
+        self._columns = tuple(columns)
+        self._errors = id_policy == "error"
+        on_device, self._requires = _split(program)
+        self._dense = DensePlan(on_device, {n: weights.params[n] for n, _, _ in program.params}, device)
+        _check(program, self._dense, columns)
+        proof = independent(on_device)
+        self._padded = isinstance(proof, Proven) and not proof.refusing
+        self._exact = "" if self._padded else _why_exact(proof)
+        batch = frozenset((proof.batch,)) if isinstance(proof, Proven) and self._padded else frozenset()
+        inputs = [i for i in program.inputs if i.name in self._dense.inputs]
+        self._plan = StagingPlan(program, [c.layout for c in columns], inputs, batch)
+        self._shapes = {o.name: tuple(dim_function(d) for d in o.shape) for o in on_device.outputs if self._padded}
+        self._uncaptured = self._dense.synchronises
+        make_queue = queue or (HostQueue if device.type == "cpu" else lambda: CudaQueue(device))
+        rows = [dim_function(b.rows) for b in program.buffers]
+        self._lanes = LanePool(lambda: Lane(make_queue(), self._plan, program.buffers, rows), num_lanes)
+        self._loans = Loans(lambda size: host_memory(device, size).numpy(), NUM_LOANS)
+
+    @property
+    def dense_inputs(self) -> frozenset[str]:
+        """The inputs that the dense rest reads, and those that are outputs as they are."""
+        fetched = {o.value.name for o in self._program.outputs}
+        return self._dense.inputs | (fetched & {i.name for i in self._program.inputs})
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What costs time and could be otherwise, in words."""
+        notes = [f"batches are not padded to a few sizes: {self._exact}"] if self._exact else []
+        return (*notes, *(f"requests run without a CUDA graph: {why}" for why in self._uncaptured))
+
+    def reserve(self) -> Room:
+        """A lane: the request's numbers are packed where they are copied from."""
+        return Reserved(self._lanes, self._plan)
+
+    def run(self, request: Request, room: Room | None = None) -> Outcome:
+        """The answer to a request, with the time of `stage`, `device` and `give`.
+
+        Errors: IdRangeError under the policy `error`; GraphError or ShapeError where the dense rest refuses it.
+        """
+        if isinstance(room, Reserved):
+            return self._answer(room.lane, request)
+        own = Reserved(self._lanes, self._plan)
+        try:
+            return self._answer(own.lane, request)
+        finally:
+            own.close()
+
+    def profile(self, request: Request) -> dict[str, float]:
+        """The time of each part of a request, run piece by piece, without a graph. Units: nanoseconds."""
+        own = Reserved(self._lanes, self._plan)
+        lane = own.lane
+        try:
+            self._answer(lane, request)
+            began = time.perf_counter_ns()
+            prepared = lane.prepare(self._plan.bucket(request))
+            prepared.staged.write(request)
+            found = {"stage": float(time.perf_counter_ns() - began)}
+            marks = [("", lane.queue.mark())]
+            lane.queue.run(lambda: self._work(lane, prepared, lambda part: marks.append((part, lane.queue.mark()))))
+            self._fetched(lane, prepared)
+            marks.append(("copy out", lane.queue.mark()))
+            lane.queue.wait()
+            for (_, before), (part, ended) in itertools.pairwise(marks):
+                found[part] = ended() - before()
+            return found
+        finally:
+            own.close()
+
+    def _answer(self, lane: Lane, request: Request) -> Outcome:
+        began = time.perf_counter_ns()
+        for check in self._requires:
+            check(request.sizes)
+        prepared = lane.prepare(self._plan.bucket(request))
+        prepared.staged.write(request)
+        staged = time.perf_counter_ns()
+        try:
+            if prepared.replay is not None:
+                prepared.replay()
+            else:
+                self._direct(lane, prepared)
+            block = self._fetched(lane, prepared)
+        finally:
+            lane.queue.wait()  # nothing may be under way in a lane that is given back
+        answered = time.perf_counter_ns()
+        zeroed = self._zeroed(request, block)
+        outputs = self._outputs(request, prepared.results, block)
+        ended = time.perf_counter_ns()
+        if prepared.replay is None and prepared.runs >= RUNS_BEFORE_CAPTURE:
+            self._capture(lane, prepared)
+        return Outcome(
+            outputs, zeroed, {"stage": staged - began, "device": answered - staged, "give": ended - answered}
+        )
+
+    def _direct(self, lane: Lane, prepared: Prepared) -> None:
+        """Run piece by piece, and learn where the outputs are to lie."""
+
+        def run() -> None:
+            values = self._computed(lane, prepared)
+            if prepared.results is None or self._uncaptured:
+                prepared.results = _results(values, len(self._columns))
+                if lane.grow_out(prepared.results.num_bytes):
+                    values = self._computed(lane, prepared)  # the status words moved
+            self._collect(lane, prepared.results, values)
+
+        with full_precision():
+            lane.queue.run(run)
+        prepared.runs += 1
+
+    def _capture(self, lane: Lane, prepared: Prepared) -> None:
+        if self._uncaptured or not lane.queue.captures or 0 in prepared.regions.rows:
+            return
+        try:
+            with full_precision():
+                prepared.replay = lane.queue.captured(lambda: self._work(lane, prepared))
+        except (RuntimeError, GraphError) as error:
+            self._uncaptured = (str(error).partition("\n")[0],)
+
+    def _work(self, lane: Lane, prepared: Prepared, mark: Callable[[str], None] = lambda part: None) -> None:
+        """All of a request on the device, but for the copy of large outputs."""
+        values = self._computed(lane, prepared, mark)
+        assert prepared.results is not None
+        self._collect(lane, prepared.results, values)
+
+    def _computed(
+        self, lane: Lane, prepared: Prepared, mark: Callable[[str], None] = lambda part: None
+    ) -> dict[str, Any]:
+        staged, regions = prepared.staged, prepared.regions
+        with torch.inference_mode():
+            staged.device.copy_(staged.host, non_blocking=True)
+            mark("copy in")
+            statuses = lane.statuses()
+            statuses.zero_()
+            for k, (columns, rows) in enumerate(zip(self._columns, regions.rows, strict=True)):
+                if rows:
+                    columns.launch(staged.sources[k], rows, prepared.buffers, statuses[k : k + 1])
+            mark("columns")
+            values = self._dense.run(prepared.values, regions.sizes)
+            mark("dense")
+        return values
+
+    def _collect(self, lane: Lane, results: Results, values: Mapping[str, Any]) -> None:
+        """Copy the outputs into one block, and that to the host where it is small."""
+        block = lane.device_out.tensor
+        with torch.inference_mode():
+            for name, region in results.regions.items():
+                region.of(block).copy_(values[name])
+            if not results.are_large:
+                size = results.num_bytes
+                lane.host_out[:size].copy_(block[:size], non_blocking=True)
+
+    def _fetched(self, lane: Lane, prepared: Prepared) -> torch.Tensor:
+        """The block on the host that the outputs come to; a large one belongs to this request."""
+        results = prepared.results
+        assert results is not None
+        if not results.are_large:
+            return lane.host_out
+        loan = self._loans.take(results.num_bytes)
+        target = torch.empty(results.num_bytes, dtype=torch.uint8) if loan is None else torch.from_numpy(loan)
+        source = lane.device_out.tensor[: results.num_bytes]
+        lane.queue.run(lambda: _copy(target, source, non_blocking=loan is not None))
+        return target
+
+    def _zeroed(self, request: Request, block: torch.Tensor) -> int:
+        statuses: list[int] = block[: 8 * len(self._columns)].view(torch.int64).tolist()
+        for columns, packed, status in zip(self._columns, request.packed, statuses, strict=True):
+            if status and self._errors:
+                raise columns.diagnose(packed)
+        return sum(statuses)
+
+    def _outputs(self, request: Request, results: Results | None, block: torch.Tensor) -> dict[str, Any]:
+        """The outputs as the caller gets them."""
+        assert results is not None
+        outputs: dict[str, Any] = {}
+        value: torch.Tensor | Array
+        for output in self._program.outputs:
+            name, source = output.name, output.value.name
+            region = results.regions.get(name)
+            if region is None:
+                value = results.constants[name] if name in results.constants else self._given(source, request)
+            else:
+                value = region.of(block)
+                if self._padded:
+                    value = value[tuple(slice(size(request.sizes)) for size in self._shapes[name])]
+                value = value.contiguous() if results.are_large else value.clone()
+            if isinstance(value, torch.Tensor) and not request.is_torch:
+                value = value.numpy()
+            outputs[name] = value
+        return outputs
+
+    def _given(self, source: str, request: Request) -> torch.Tensor | Array:
+        """A copy of an input or a parameter: no device is asked for it."""
+        value = request.tensors[source] if source in request.tensors else self._params[source]
+        return value.clone() if isinstance(value, torch.Tensor) else np.array(value)
+
+
+def _split(program: Program) -> tuple[Program, tuple[Callable[[Sizes], None], ...]]:
+    """What is left for the device, and the checks of sizes, which are made on the host in each request."""
+    given = {i.name for i in program.inputs} | {name for name, _, _ in program.params}
+    dense = tuple(line for line in program.dense if not _compares_sizes(line))
+    outputs = tuple(o for o in program.outputs if o.value.name not in given)
+    return replace(program, dense=dense, outputs=outputs), tuple(map(_check_of, filter(_compares_sizes, program.dense)))
+
+
+def _compares_sizes(line: Instruction) -> bool:
+    return line.op == REQUIRE and not line.kwargs and all(isinstance(a, int | sympy.Expr) for a in line.args[:2])
+
+
+def _check_of(line: Instruction) -> Callable[[Sizes], None]:
+    got, want, where = line.args
+    a: DimFunction = dim_function(got)
+    b: DimFunction = dim_function(want)
+    return lambda sizes: require(a(sizes), b(sizes), where)
+
+
+def _check(program: Program, dense: DensePlan, columns: Sequence[DeviceColumns]) -> None:
+    ragged = [f"field {name!r} is ragged" for c in columns for name in c.layout.ragged]
+    problems = [*dense.host_only, *ragged]
+    if problems:
+        raise GraphError(
+            "the program needs what a device cannot do",
+            got=listed(problems),
+            help="compile it for the target 'cpu', or name the outputs that do not need this",
+        )
+
+
+def _why_exact(proof: Proven | Dependent) -> str:
+    if isinstance(proof, Proven):
+        return f"{', '.join(proof.refusing)} may refuse the rows that padding adds"
+    return f"{proof.reason} ({proof.where})"
+
+
+def _results(values: Mapping[str, Any], num_layouts: int) -> Results:
+    """Places for the outputs after the status words."""
+    regions: dict[str, Region] = {}
+    constants: dict[str, Any] = {}
+    end = 8 * num_layouts
+    for name, value in values.items():
+        if isinstance(value, torch.Tensor):
+            regions[name] = region = Region(after(end), value.dtype, tuple(value.shape))
+            end = region.end
+        else:
+            constants[name] = np.array(value)
+    return Results(regions, constants, after(end))
+
+
+def _copy(target: torch.Tensor, source: torch.Tensor, *, non_blocking: bool) -> None:
+    target.copy_(source, non_blocking=non_blocking)

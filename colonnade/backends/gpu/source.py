@@ -1,0 +1,101 @@
+"""One module of kernel code: the texts of the device functions that it needs, then what was generated.
+
+The text is written to a file named by its hash, since Triton reads the source of a function back from its file.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import inspect
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import triton
+from triton.runtime.interpreter import InterpretedFunction
+
+DEVICE = Path(__file__).parent / "device"
+PACKAGE = "colonnade.backends.gpu.device"
+HEADER = '"""Kernel code, put together from device functions and generated text."""\n\nimport triton\nimport triton.language as tl\n'
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A device file: its text without imports, and the device files that it uses."""
+
+    text: str
+    uses: tuple[str, ...]
+
+
+@cache
+def fragment(name: str) -> Fragment:
+    """The device file of that name."""
+    text = (DEVICE / f"{name}.py").read_text()
+    tree = ast.parse(text)
+    uses = tuple(
+        node.module.rpartition(".")[2]
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(f"{PACKAGE}.")
+    )
+    kept = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom) and not _is_docstring(node)]
+    return Fragment("\n\n".join(_segment(text, node) for node in kept), tuple(u for u in uses if u != "jit"))
+
+
+def _is_docstring(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+
+
+def _segment(text: str, node: ast.stmt) -> str:
+    decorators = getattr(node, "decorator_list", [])
+    first = decorators[0].lineno if decorators else node.lineno
+    assert node.end_lineno is not None
+    return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
+
+
+def module_text(used: Sequence[str], generated: str) -> str:
+    """A whole module: the device files `used` and those they use, then `generated`."""
+    order: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        if name not in order:
+            for other in fragment(name).uses:
+                visit(other)
+            order[name] = None
+
+    for name in sorted(used):
+        visit(name)
+    return "\n\n".join([HEADER, *(fragment(name).text for name in order), generated, ""])
+
+
+def load(text: str, folder: Path, *, interpret: bool) -> ModuleType:
+    """The module of that text, its functions compiled by Triton, or run by its interpreter.
+
+    Facts: the file is written to a temporary name and renamed, so that processes may share the folder.
+    """
+    name = f"columns_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
+    path = folder / f"{name}.py"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
+        with os.fdopen(handle, "w") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    spec = importlib.util.spec_from_file_location(f"colonnade_{name}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    module.__dict__["jit"] = InterpretedFunction if interpret else triton.jit
+    module.__dict__["kernel"] = InterpretedFunction if interpret else _kernel
+    spec.loader.exec_module(module)
+    return module
+
+
+def _kernel(function: Callable[..., Any]) -> Any:
+    """The entry: none of its arguments makes another version of the code, whatever its value."""
+    return triton.jit(function, do_not_specialize=list(inspect.signature(function).parameters))

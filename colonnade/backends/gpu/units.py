@@ -1,0 +1,147 @@
+"""Which columns share one evaluation of their ids, and where the rows they look up go.
+
+Columns with the same ids, filters, weights and pooling are one unit: their ids are computed once. An embedding_dim over
+`WIDEST` is cut into chunks, each a target of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from colonnade.core.batch import Layout
+from colonnade.core.expr import Apply, Expr, walk
+from colonnade.errors import GraphError
+from colonnade.ir.column import Column, fields_read
+from colonnade.ir.program import Program
+from colonnade.ir.table import Table
+from colonnade.ops.op import ExpandOp
+
+WIDEST = 128
+"""Values of a row that one program copies."""
+MOST_SINGLE, MOST_POOLED = 8, 4
+"""Targets of one unit: each takes registers of its own where rows are added up."""
+
+SINGLE, SPREAD, POOLED, NUMERIC = "single", "spread", "pooled", "numeric"
+"""One element a row; every element in a place of its own; many elements added up; the values themselves."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One chunk of one slot of one column.
+
+    block: the power of two that `dim` values are padded to.   exact: whether `dim` and the table's row are that block.
+    alignment: values by which every address of a row is a multiple, 1, 2 or 4.   first: place of the chunk in a row.
+    """
+
+    column: int
+    table: str
+    table_dtype: str
+    output: int
+    offset: int
+    first: int
+    dim: int
+    row_dim: int
+    block: int
+    exact: bool
+    alignment: int
+
+    @property
+    def shape(self) -> tuple[str, int, int, bool, int]:
+        """What of it is code."""
+        return self.table_dtype, self.output, self.block, self.exact, self.alignment
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Columns that share their ids: `columns` are numbers of the program's columns, the first one stands for all."""
+
+    kind: str
+    column: Column
+    width: int
+    targets: tuple[Target, ...]
+
+    @property
+    def shape(self) -> tuple[tuple[str, int, int, bool, int], ...]:
+        """What of its targets is code."""
+        return tuple(t.shape for t in self.targets)
+
+
+def units_of(columns: Sequence[Column], program: Program, layout: Layout) -> tuple[Unit, ...]:
+    """The units of columns. Errors: GraphError that names a column which the gpu cannot run."""
+    outputs = {b.name: k for k, b in enumerate(program.buffers)}
+    widths = {b.name: b.width for b in program.buffers}
+    tables = {t.name: t for t in program.tables}
+    groups: dict[tuple[object, ...], tuple[Column, list[Target]]] = {}
+    for index, column in enumerate(columns):
+        kind, width = kind_of(column, layout), _width(column, layout)
+        for target in _targets(index, column, tables.get(column.table or ""), outputs, widths.__getitem__):
+            key = (kind, width, column.ids, column.filters, column.weights, column.pooling, target.shape)
+            groups.setdefault(key, (column, []))[1].append(target)
+    made = []
+    for (kind, width, *_), (column, targets) in groups.items():
+        most = MOST_POOLED if kind == POOLED else MOST_SINGLE
+        for at in range(0, len(targets), most):
+            made.append(Unit(str(kind), column, int(str(width)), tuple(targets[at : at + most])))
+    return tuple(made)
+
+
+def kind_of(column: Column, layout: Layout) -> str:
+    """What a column does. Errors: GraphError where the gpu cannot run it."""
+    expands = any(_expands(e) for e in (column.ids, *column.filters))
+    where = f"column {column.name!r}"
+    if column.table is None:
+        if column.filters or column.weights is not None or expands:
+            raise GraphError("a numeric column has neither filters, weights nor tokens", where=where)
+        return NUMERIC
+    if column.weights is not None and (expands or _expands(column.weights)):
+        raise GraphError("tokens of strings have no weights", where=where)
+    if expands and column.pooling == "none":
+        raise GraphError("an expanded column needs a pooling", where=where, got=column.pooling)
+    if expands and not _expands(column.ids):
+        raise GraphError("a filter looks at tokens, the ids do not", where=where)
+    if column.pooling == "none":
+        return SPREAD
+    return POOLED if expands or _width(column, layout) != 1 else SINGLE
+
+
+def expansion_of(expr: Expr) -> Apply | None:
+    """The expansion inside an expression."""
+    return next((e for e in walk(expr) if isinstance(e, Apply) and isinstance(e.op, ExpandOp)), None)
+
+
+def _expands(expr: Expr) -> bool:
+    return expansion_of(expr) is not None
+
+
+def _width(column: Column, layout: Layout) -> int:
+    widths = {layout.places[name].width for name in fields_read(column)}
+    if len(widths) != 1:
+        raise GraphError("the fields of a column have different widths", where=f"column {column.name!r}")
+    return widths.pop()
+
+
+def _targets(
+    index: int, column: Column, table: Table | None, outputs: Mapping[str, int], width: Callable[[str], int]
+) -> Iterator[Target]:
+    """One a slot and chunk."""
+    row_dim = table.embedding_dim if table is not None else 1
+    for slot in column.slots:
+        for first in range(0, row_dim, WIDEST):
+            dim = min(WIDEST, row_dim - first)
+            alignment = math.gcd(4, row_dim, slot.offset + first, width(slot.output))
+            block = 1 << (dim - 1).bit_length()
+            yield Target(
+                column=index,
+                table=table.name if table is not None else "",
+                table_dtype=table.dtype if table is not None else "",
+                output=outputs[slot.output],
+                offset=slot.offset + first,
+                first=first,
+                dim=dim,
+                row_dim=row_dim,
+                block=block,
+                exact=dim == block == row_dim,
+                alignment=alignment,
+            )
