@@ -14,11 +14,13 @@ from colonnade.errors import OptionError, listed
 class Settings:
     """What the environment says, checked.
 
-    Facts: `threads` is at least 1, or None where it is not set; `cache_dir` is absolute and need not exist yet.
+    Facts: `threads` is at least 1, or None where it is not set; `cache_dir` is absolute and need not exist yet;
+    `c_compiler` is what Triton takes instead of a compiler on PATH.
     """
 
     threads: int | None
     cache_dir: Path
+    c_compiler: str | None = None
 
 
 def settings() -> Settings:
@@ -35,7 +37,8 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
     Errors: OptionError, with every variable that cannot be used.
     """
     problems: list[str] = []
-    found = Settings(threads=_threads(environ, problems), cache_dir=_cache_dir(environ, problems))
+    compiler = environ.get("CC") or None
+    found = Settings(_threads(environ, problems), _cache_dir(environ, problems), compiler)
     if problems:
         raise OptionError(
             "the environment holds settings that cannot be used",

@@ -37,6 +37,7 @@ class Report:
 
     zeroed_ids: ids outside their table that the policy `zero` replaced.
     seconds: totals over all calls of each part, in order: `feed`, then those that the backend tells apart.
+    notes: what costs time in every call and could be otherwise, in words.
     """
 
     backend: str
@@ -48,6 +49,7 @@ class Report:
     rows: int
     zeroed_ids: int
     seconds: Mapping[str, float]
+    notes: tuple[str, ...] = ()
 
     @property
     def table_bytes(self) -> int:
@@ -220,6 +222,7 @@ class Executable:
             rows=totals.rows,
             zeroed_ids=totals.zeroed_ids,
             seconds={part: nanoseconds * 1e-9 for part, nanoseconds in totals.nanoseconds.items()},
+            notes=self._state.runner.notes,
         )
 
     def _compiled(self, weights: Weights) -> _State:

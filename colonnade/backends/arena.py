@@ -6,7 +6,7 @@ Fresh pages cost more than filling them: at batch 256 a buffer of 8,000 floats a
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -44,7 +44,7 @@ class _Lease:
 
     __slots__ = ("__array_interface__", "__weakref__", "block")
 
-    def __init__(self, block: Array, shape: tuple[int, int], dtype: np.dtype[Any]) -> None:
+    def __init__(self, block: Array, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.block = block
         self.__array_interface__ = {
             "version": 3,
@@ -81,6 +81,36 @@ class ArenaPool:
         lease = _Lease(block, shape, dtype)
         weakref.finalize(lease, _give_back, idle, block, self._limit).atexit = False
         return np.asarray(lease)
+
+
+class Loans:
+    """Hands out blocks of bytes of any kind of memory; each comes back with the last reference to it.
+
+    Facts: at most `limit` blocks exist; taking from a list and appending to it are atomic.
+    """
+
+    def __init__(self, allocate: Callable[[int], Array], limit: int) -> None:
+        self._allocate = allocate
+        self._limit = limit
+        self._idle: list[Array] = []
+        self._permits = [None] * limit
+
+    def take(self, num_bytes: int) -> Array | None:
+        """At least so many bytes, of arbitrary content; None while all blocks are out."""
+        try:
+            self._permits.pop()
+        except IndexError:
+            return None
+        block = self._idle.pop() if self._idle else None
+        if block is None or len(block) < num_bytes + ALIGNMENT:
+            block = self._allocate(1 << (num_bytes + ALIGNMENT - 1).bit_length())
+        lease = _Lease(block, (num_bytes,), np.dtype(np.uint8))
+        weakref.finalize(lease, self._return, block).atexit = False
+        return np.asarray(lease)
+
+    def _return(self, block: Array) -> None:
+        self._idle.append(block)
+        self._permits.append(None)
 
 
 def _give_back(idle: list[Array], block: Array, limit: int) -> None:

@@ -53,8 +53,12 @@ class Outcome:
 class Runner(Protocol):
     """A program with one set of weights, ready to answer. Facts: any thread may use it at any time.
 
-    dense_inputs: the inputs that requests are to hold as tensors.
+    dense_inputs: the inputs that requests are to hold as tensors.   notes: what costs time and could be otherwise.
     """
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """In words, one a cause."""
 
     @property
     def dense_inputs(self) -> frozenset[str]:

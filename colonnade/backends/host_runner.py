@@ -34,6 +34,11 @@ class HostRunner:
         """The inputs that the dense rest reads."""
         return self._dense.inputs
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Nothing to say."""
+        return ()
+
     def reserve(self) -> Room | None:
         """None: the columns read a packed batch where it lies."""
         return None

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
+import sysconfig
 import warnings
 from importlib import metadata
+from pathlib import Path
 
 import torch
 
+from colonnade.config import settings
 from colonnade.errors import OptionError, listed
 from colonnade.ir.program import Program
 
@@ -19,17 +22,16 @@ CAPABILITY = (8, 0)
 RESERVE = 1 << 30
 """Device memory left to requests, the CUDA context and torch. Units: bytes."""
 MIB = 1 << 20
-COMPILERS = ("gcc", "clang", "cc")
+COMPILERS = ("gcc", "clang")
 ELSEWHERE = "compile for the target 'cpu'"
 
 
-def device(*, compiler: str | None = None) -> torch.device:
+def device() -> torch.device:
     """The current CUDA device.
 
-    compiler: the C compiler to use instead of those on PATH.
     Errors: OptionError that lists everything that is missing for it.
     """
-    problems = [*_device_problems(), *_triton_problems(), *_compiler_problems(compiler)]
+    problems = [*_device_problems(), *_triton_problems(), *_compiler_problems(settings().c_compiler)]
     if problems:
         raise OptionError(
             "the target 'gpu' cannot be used here",
@@ -53,7 +55,9 @@ def check_memory(program: Program, budget: int) -> None:
     sized = sorted(program.tables, key=lambda t: t.bytes, reverse=True)
     raise OptionError(
         "the device has too little memory for the tables",
-        got=listed([f"table {t.name!r}: {t.rows:,} rows of {t.embedding_dim} {t.dtype}, {mib(t.bytes)}" for t in sized]),
+        got=listed(
+            [f"table {t.name!r}: {t.rows:,} rows of {t.embedding_dim} {t.dtype}, {mib(t.bytes)}" for t in sized]
+        ),
         want=f"{mib(budget)}: tables {mib(tables)}, parameters and room for requests {mib(rest)}",
         help=f"leave the largest tables in host memory: --gpu-table-budget {fits}MiB, or {ELSEWHERE}",
     )
@@ -106,8 +110,12 @@ def _triton_problems() -> list[tuple[str, str]]:
 
 
 def _compiler_problems(compiler: str | None) -> list[tuple[str, str]]:
-    """Triton compiles a launcher in C once; what it makes is kept in its cache."""
+    """Triton compiles a launcher in C once, against Python's headers; what it makes is kept in its cache."""
+    problems = []
     tried = (compiler,) if compiler else COMPILERS
-    if any(shutil.which(name) for name in tried):
-        return []
-    return [(f"no C compiler: {', '.join(tried)}", "gcc or clang on PATH, or its path in CC")]
+    if not any(shutil.which(name) for name in tried):
+        problems.append((f"no C compiler: {', '.join(tried)}", "gcc or clang on PATH, or its path in CC"))
+    headers = Path(sysconfig.get_paths()["include"])
+    if not (headers / "Python.h").is_file():
+        problems.append((f"no Python.h in {headers}", "Python's headers (python3-dev)"))
+    return problems

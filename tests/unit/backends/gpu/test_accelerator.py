@@ -1,0 +1,100 @@
+"""What is missing for the gpu target is said at once, before anything is compiled."""
+
+from __future__ import annotations
+
+import shutil
+import sysconfig
+from collections.abc import Callable
+from dataclasses import replace
+from importlib import metadata
+from typing import Any
+
+import pytest
+import torch
+
+from colonnade.backends.gpu import accelerator
+from colonnade.errors import OptionError
+from colonnade.ir.program import Program
+from colonnade.ir.table import Table
+
+GIB = 1 << 30
+PROGRAM = Program((), (Table("small", 10, 4), Table("big", 1 << 24, 64)), (), (), (), (), (("w", "float32", (256, 4)),))
+
+
+def give(value: Any) -> Callable[..., Any]:
+    return lambda *args: value
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """One that has everything."""
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "is_available", give(True))
+    monkeypatch.setattr(torch.cuda, "current_device", give(0))
+    monkeypatch.setattr(torch.cuda, "get_device_capability", give((9, 0)))
+    monkeypatch.setattr(torch.cuda, "get_device_name", give("Some GPU"))
+    monkeypatch.setattr(accelerator.importlib.util, "find_spec", give(object()))
+    monkeypatch.setattr(metadata, "version", give("3.6.0"))
+    monkeypatch.setattr(shutil, "which", give("/usr/bin/gcc"))
+    monkeypatch.setattr(accelerator, "settings", give(replace(accelerator.settings(), c_compiler=None)))
+    monkeypatch.setattr(accelerator.Path, "is_file", give(True))
+    return monkeypatch
+
+
+def test_a_machine_that_has_everything(machine: pytest.MonkeyPatch) -> None:
+    assert accelerator.device() == torch.device("cuda", 0)
+
+
+def refusal() -> OptionError:
+    with pytest.raises(OptionError) as caught:
+        accelerator.device()
+    return caught.value
+
+
+def test_everything_that_is_missing_is_listed(machine: pytest.MonkeyPatch) -> None:
+    machine.setattr(torch.cuda, "is_available", give(False))
+    machine.setattr(accelerator.importlib.util, "find_spec", give(None))
+    machine.setattr(shutil, "which", give(None))
+    machine.setattr(accelerator.Path, "is_file", give(False))
+    error = refusal()
+    headers = sysconfig.get_paths()["include"]
+    assert error.got.splitlines() == [
+        "no CUDA device",
+        "no triton",
+        "no C compiler: gcc, clang",
+        f"no Python.h in {headers}",
+    ]
+    assert len(error.want.splitlines()) == 4 and "'cpu'" in error.help
+
+
+def test_torch_without_cuda(machine: pytest.MonkeyPatch) -> None:
+    machine.setattr(torch.version, "cuda", None)
+    assert "without CUDA" in refusal().got
+
+
+def test_a_device_or_a_triton_that_is_too_old(machine: pytest.MonkeyPatch) -> None:
+    machine.setattr(torch.cuda, "get_device_capability", give((7, 5)))
+    machine.setattr(metadata, "version", give("3.5.1+git1"))
+    error = refusal()
+    assert error.got == "Some GPU with compute capability 7.5\ntriton 3.5.1+git1"
+    assert "3.6 or later" in error.want
+
+
+def test_the_compiler_that_the_environment_names(machine: pytest.MonkeyPatch) -> None:
+    machine.setattr(accelerator, "settings", give(replace(accelerator.settings(), c_compiler="mycc")))
+    machine.setattr(shutil, "which", {"mycc": "/opt/mycc"}.get)
+    accelerator.device()
+    machine.setattr(shutil, "which", {"gcc": "/usr/bin/gcc"}.get)
+    assert refusal().got == "no C compiler: mycc"
+
+
+def test_memory() -> None:
+    accelerator.check_memory(PROGRAM, 8 * GIB)
+    with pytest.raises(OptionError) as caught:
+        accelerator.check_memory(PROGRAM, 3 * GIB)
+    error = caught.value
+    first, second = error.got.splitlines()
+    assert "'big'" in first and "4,096 MiB" in first and "'small'" in second
+    assert "--gpu-table-budget 2047MiB" in error.help
+    with pytest.raises(OptionError, match="--gpu-table-budget 0MiB"):
+        accelerator.check_memory(PROGRAM, GIB // 2)
