@@ -20,7 +20,7 @@ from colonnade.backends.feed import FeedReader
 from colonnade.core import quantize
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import IdRangeError
-from colonnade.ir.column import Column
+from colonnade.ir.column import Column, fields_read
 from colonnade.ops.op import ExpandOp
 from colonnade.testing.strategies import Case
 
@@ -162,20 +162,28 @@ class _Item:
 
 def _items(column: Column, case: Case) -> list[_Item]:
     """All elements in order, dropped ones too; each expression gives one value an element or one a token."""
-    if case.rows == 0:
+    num = case.feed[fields_read(column)[0]].size
+    if num == 0:
         return []
     columns = [_per_element(e, case) for e in (column.ids, *column.filters)]
     factors = None if column.weights is None else _per_element(column.weights, case)
-    num = len(columns[0])
+    rows = _rows_of_elements(column, case, num)
     items = []
-    for e in range(num):
+    for e, row in enumerate(rows):
         here = [c[e] for c in columns]
         tokens = max(map(len, here))
         weight = 1.0 if factors is None else float(np.float32(factors[e][0]))
         for k in range(tokens):
             id_, *kept = (values[k if len(values) == tokens else 0] for values in here)
-            items.append(_Item(e // (num // case.rows), id_, weight, all(map(bool, kept))))
+            items.append(_Item(row, id_, weight, all(map(bool, kept))))
     return items
+
+
+def _rows_of_elements(column: Column, case: Case, num: int) -> list[int]:
+    """The batch row of each element of the column's fields."""
+    offsets = case.program.input(fields_read(column)[0]).offsets
+    lengths = num // case.rows if offsets is None else np.diff(case.feed[offsets])
+    return np.repeat(np.arange(case.rows), lengths).tolist()
 
 
 def _per_element(expr: Expr, case: Case) -> list[list[Any]]:

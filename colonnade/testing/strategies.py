@@ -5,6 +5,7 @@ Hypothesis draws what decides structure (ops, poolings, filters, sizes) and one 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,8 @@ Array = npt.NDArray[Any]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 FIELD_DTYPES = ("float32", "float64", "int32", "int64", "string")
+OFFSETS = ("int32", "int64")
+BATCH = dims.symbol("B")
 BATCHES = (0, 1, 2, 3, 5, 17, 64, 65)
 EMBEDDING_DIMS = (1, 2, 3, 5, 8, 16, 24, 33)
 WIDTHS = (1, 1, 1, 2, 3, 9)
@@ -95,33 +98,65 @@ def cases(
     widths: tuple[int, ...] = WIDTHS,
     poolings: tuple[str, ...] = POOLINGS,
     ids_in_range: bool = False,
+    ragged: bool = False,
 ) -> Case:
-    """A case; with `ids_in_range`, every column's ids are proven to lie in its table."""
+    """A case; with `ids_in_range`, every column's ids are proven to lie in its table; with `ragged`, some columns read
+    ragged fields.
+    """
     rows = draw(st.sampled_from(batches))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    offsets = _offsets(draw, rng, rows) if ragged else {}
     made = [
-        _Maker(draw, rng, f"c{i}", poolings, ids_in_range, widths).column()
+        _Maker(draw, rng, f"c{i}", poolings, ids_in_range, widths, tuple(offsets)).column()
         for i in range(draw(st.integers(1, max_columns)))
     ]
-    batch = dims.symbol("B")
-    inputs = tuple(Input(name, d, (batch, w)) for m in made for name, (d, w) in m.fields.items())
+    inputs = tuple(i for m in made for i in m.fields.values())
+    used = {i.offsets: offsets[i.offsets] for i in inputs if i.offsets is not None}
+    ends = tuple(Input(name, str(o.dtype), (dims.add(BATCH, 1),)) for name, o in used.items())
     placed, buffers = _placed(draw, [(m.parts, m.width) for m in made])
     tables = tuple(m.table for m in made if m.table is not None)
     weights = Weights({t.name: _table_rows(rng, t) for t in tables}, {}, {})
     factors = {name: signed for m in made for name, signed in m.factors.items()}
-    feed = {
-        i.name: _factors(rng, i.dtype, (rows, int(i.shape[1])), factors[i.name])
-        if i.name in factors
-        else _values(rng, i.dtype, (rows, int(i.shape[1])))
-        for i in inputs
+    feed: dict[str, Array] = {**used}
+    for i in inputs:
+        shape = (rows, int(i.shape[1])) if i.offsets is None else (int(used[i.offsets][-1]),)
+        is_factor = i.name in factors
+        feed[i.name] = _factors(rng, i.dtype, shape, factors[i.name]) if is_factor else _values(rng, i.dtype, shape)
+    return Case(Program((*inputs, *ends), tables, placed, buffers, (), ()), weights, feed, rows)
+
+
+def _offsets(draw: Draw, rng: np.random.Generator, rows: int) -> dict[str, Array]:
+    """One or two inputs of offsets."""
+    return {
+        f"ends_{k}": np.cumsum([0, *draw(st.sampled_from(LENGTHS))(rng, rows)]).astype(draw(st.sampled_from(OFFSETS)))
+        for k in range(draw(st.integers(1, 2)))
     }
-    return Case(Program(inputs, tables, placed, buffers, (), ()), weights, feed, rows)
+
+
+def _skewed(rng: np.random.Generator, rows: int) -> Array:
+    return np.minimum(rng.zipf(1.5, rows) - 1, 2000)
+
+
+def _one_long(rng: np.random.Generator, rows: int) -> Array:
+    return np.where(np.arange(rows) == rng.integers(max(rows, 1)), 3000, rng.integers(0, 3, rows))
+
+
+LENGTHS: tuple[Callable[[np.random.Generator, int], Array], ...] = (
+    lambda rng, rows: np.zeros(rows, np.int64),
+    lambda rng, rows: np.ones(rows, np.int64),
+    lambda rng, rows: rng.integers(0, 2, rows),
+    lambda rng, rows: rng.integers(0, 40, rows),
+    lambda rng, rows: rng.choice((0, 511, 512, 513), rows, p=(0.97, 0.01, 0.01, 0.01)),
+    _skewed,
+    _one_long,
+)
+"""Numbers of elements of ragged rows: none, one, few, many, about a tile of the engine, a power law, one huge row."""
 
 
 @dataclass(frozen=True)
 class _Made:
     parts: dict[str, Any]
-    fields: dict[str, tuple[str, int]]
+    fields: dict[str, Input]
     factors: dict[str, bool]
     table: Table | None
     width: int
@@ -138,6 +173,7 @@ class _Maker:
         poolings: tuple[str, ...],
         proven: bool,
         widths: tuple[int, ...],
+        offsets: tuple[str, ...],
     ) -> None:
         self.draw = draw
         self.rng = rng
@@ -145,12 +181,13 @@ class _Maker:
         self.poolings = poolings
         self.proven = proven
         self.width = draw(st.sampled_from(widths))
-        self.fields: dict[str, tuple[str, int]] = {}
+        self.offsets = draw(st.sampled_from((None, *offsets * 2))) if offsets else None
+        self.fields: dict[str, Input] = {}
         self.factors: dict[str, bool] = {}
 
     def column(self) -> _Made:
         """A numeric column, or one with a table."""
-        if self.draw(st.integers(0, 7)) == 0:
+        if self.offsets is None and self.draw(st.integers(0, 7)) == 0:
             expr, _ = self._mapped(self._field(FIELD_DTYPES[:4]), self.draw(st.integers(0, 1)), numeric=True)
             return _Made({"ids": expr, "table": None, "pooling": "none"}, self.fields, {}, None, self.width)
         return self._lookup()
@@ -158,7 +195,8 @@ class _Maker:
     def _lookup(self) -> _Made:
         draw = self.draw
         start = self._field(FIELD_DTYPES)
-        source, pooling = start, draw(st.sampled_from(self.poolings))
+        poolings = [p for p in self.poolings if self.offsets is None or p != "none"]
+        source, pooling = start, draw(st.sampled_from(poolings))
         if start[1].dtype == "string" and pooling != "none" and draw(st.booleans()):
             source = self._applied(start, _OPS["split"](draw))
         ids, facts = self._bounded(self._mapped(source, draw(st.integers(0, 2))))
@@ -185,7 +223,8 @@ class _Maker:
     def _field(self, dtypes: tuple[str, ...]) -> tuple[Expr, ElementFacts]:
         name = f"{self.name}_{'xyzuvw'[len(self.fields)]}"
         dtype = self.draw(st.sampled_from(dtypes))
-        self.fields[name] = (dtype, self.width)
+        shape = (BATCH, self.width) if self.offsets is None else (dims.symbol(f"N_{self.offsets}"),)
+        self.fields[name] = Input(name, dtype, shape, offsets=self.offsets)
         return Field(name), ElementFacts(dtype)
 
     def _applied(self, x: tuple[Expr, ElementFacts], op: ColumnOp) -> tuple[Expr, ElementFacts]:
@@ -255,8 +294,7 @@ def _placed(draw: Draw, made: list[tuple[dict[str, Any], int]]) -> tuple[tuple[C
             slots.append(Slot(output, offset, width))
             ends[output] = offset + width
         columns.append(Column(f"c{i}", slots=tuple(slots), **parts))
-    batch = dims.symbol("B")
-    return tuple(columns), tuple(Buffer(name, batch, end + 1) for name, end in ends.items())
+    return tuple(columns), tuple(Buffer(name, BATCH, end + 1) for name, end in ends.items())
 
 
 def _table_rows(rng: np.random.Generator, table: Table) -> Array:
@@ -273,8 +311,8 @@ def _table_rows(rng: np.random.Generator, table: Table) -> Array:
     return values
 
 
-def _values(rng: np.random.Generator, dtype: str, shape: tuple[int, int]) -> Array:
-    size = shape[0] * shape[1]
+def _values(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    size = math.prod(shape)
     if dtype == "string":
         out: Array = np.empty(size, dtype=object)
         out[:] = [_text(rng) for _ in range(size)]
@@ -286,7 +324,7 @@ def _values(rng: np.random.Generator, dtype: str, shape: tuple[int, int]) -> Arr
     return np.where(rng.random(size) < 0.1, extreme, small).astype(dtype).reshape(shape)
 
 
-def _factors(rng: np.random.Generator, dtype: str, shape: tuple[int, int], signed: bool) -> Array:
+def _factors(rng: np.random.Generator, dtype: str, shape: tuple[int, ...], signed: bool) -> Array:
     """Weights: a fifth are 0; those of a mean are not negative, so that no divisor is all cancellation."""
     values = rng.standard_normal(shape) if dtype.startswith("float") else rng.integers(-4, 5, shape)
     values = np.where(rng.random(shape) < 0.2, 0, values)

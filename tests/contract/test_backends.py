@@ -69,6 +69,12 @@ def test_long_rows(backend: Backend, case: Case) -> None:
     check_case(backend, case, id_policy="zero")
 
 
+@settings(max_examples=30)
+@given(case=cases(ragged=True, max_columns=3), policy=st.sampled_from(("error", "zero")), threads=st.integers(1, 3))
+def test_ragged_fields(backend: Backend, case: Case, policy: str, threads: int) -> None:
+    check_case(backend, case, id_policy=policy, threads=threads)
+
+
 @settings(max_examples=10)
 @given(case=cases(ids_in_range=True, max_columns=6))
 def test_the_same_bits_each_run_and_from_each_thread(backend: Backend, case: Case) -> None:

@@ -17,6 +17,7 @@ from colonnade.backends.cpu.pool import POOL
 from colonnade.backends.cpu.scratch import ROW_TILE
 from colonnade.backends.host_runner import HostRunner
 from colonnade.core.batch import Layout, Packed
+from colonnade.core.strings import Strings
 from colonnade.errors import IdRangeError, OptionError, ShapeError, listed
 from colonnade.ir.column import ID_POLICIES, fields_read
 from colonnade.ir.program import Program, Weights
@@ -54,7 +55,7 @@ class _Call:
     """The context of one call at a time; reused."""
 
     def __init__(self, lowered: Lowered, compiled: Compiled, errors: bool) -> None:
-        words = (w.OUTPUTS + 16 * max(len(lowered.outputs), 1)) // 8
+        words = lowered.context.size // 8
         self._raw = np.zeros(words + 8, np.int64)
         skip = -self._raw.ctypes.data % 64 // 8
         array = self._raw[skip : skip + words]
@@ -83,7 +84,10 @@ class CpuColumns:
             if dtype in layout.widths and dtype != "string"
         ]
         self._strings = layout.widths.get("string")
-        self._outputs = [(name, (w.OUTPUTS + 16 * k) // 8) for k, name in enumerate(lowered.outputs)]
+        context = lowered.context
+        self._outputs = [(name, context.output_word(name) // 8) for name in context.outputs]
+        self._offsets = [(name, context.offsets_word(name) // 8) for name in context.offsets]
+        self._ragged = [(name, place, context.ragged_word(name) // 8) for name, place in layout.ragged.items()]
         self._blocks = len(lowered.blocks)
 
     def run(self, packed: Packed, out: Mapping[str, Array]) -> int:
@@ -101,7 +105,7 @@ class CpuColumns:
         try:
             words = call.words
             self._place(packed, out, words)
-            self._run(call.address, POOL.address, self._plan(packed.rows, words))
+            self._run(call.address, POOL.address, self._plan(packed, words))
             if words[w.FAILED // 8]:
                 self._fail(call)
             return words[w.ZEROED // 8]
@@ -121,6 +125,8 @@ class CpuColumns:
                 raise ShapeError("the packed strings do not hold their fields", got=str(packed.string_offsets.shape))
             words[_STRING_OFFSETS] = address_of(packed.string_offsets)
             words[w.STRING_DATA // 8] = address_of(packed.string_data)
+        if self._ragged:
+            self._place_ragged(packed, words)
         size = 0
         for name, word in self._outputs:
             target = out[name]
@@ -132,15 +138,40 @@ class CpuColumns:
             size += rows * stride if not (address | stride) & 31 else 0
         words[w.STREAM // 8] = int(size > STREAM_BYTES and self._lowered.streams)
 
-    def _plan(self, rows: int, words: memoryview) -> int:
+    def _place_ragged(self, packed: Packed, words: memoryview) -> None:
+        """Write the addresses of offsets and of ragged fields."""
+        for name, word in self._offsets:
+            offsets = packed.offsets[name]
+            if offsets.size != packed.rows + 1 or not offsets.flags.c_contiguous or offsets.dtype != np.int64:
+                raise ShapeError("packed offsets do not fit the rows", where=name, got=str(offsets.shape))
+            words[word] = address_of(offsets)
+        for name, place, word in self._ragged:
+            values, num = packed.ragged[name], packed.offsets[place.offsets][-1]
+            if isinstance(values, Strings):
+                words[word + 1] = address_of(values.data)
+                size, array, dtype = len(values), values.offsets, "int64"
+            else:
+                size, array, dtype = values.size, values, place.dtype
+            if size < num or not array.flags.c_contiguous or array.dtype != np.dtype(dtype):
+                raise ShapeError("packed values do not fit their offsets", where=name, got=f"{array.dtype}[{size}]")
+            words[word] = address_of(array)
+
+    def _work(self, packed: Packed) -> float:
+        """What a batch costs, roughly. Units: nanoseconds."""
+        elements = sum(int(packed.offsets[name][-1]) * each for name, each in self._lowered.element_work.items())
+        return packed.rows * self._lowered.work + elements
+
+    def _plan(self, packed: Packed, words: memoryview) -> int:
         """Cut the work into items; gives the number of helpers."""
-        chunk, helpers = rows, 0
-        if self._threads > 1 and rows * self._lowered.work > PARALLEL_NANOSECONDS:
+        rows = chunk = packed.rows
+        helpers, chunks = 0, 1
+        if self._threads > 1 and self._work(packed) > PARALLEL_NANOSECONDS:
             helpers = POOL.helpers(self._threads - 1, self._compiled.helper)
             chunks = max(1, -(-ITEMS_A_THREAD * self._threads // self._blocks))
             chunk = -(-rows // chunks)
             chunk += -chunk % ROW_TILE
-        chunks = -(-rows // chunk)
+            if not self._ragged:  # few rows may have many elements: parts of dense rows then may be empty
+                chunks = -(-rows // chunk)
         words[w.BATCH // 8] = rows
         words[w.CHUNKS // 8] = chunks
         words[w.CHUNK_ROWS // 8] = chunk
@@ -191,7 +222,7 @@ class CpuBackend:
         """
         if id_policy not in ID_POLICIES or threads < 1:
             raise OptionError("an id policy or a number of threads that is none", got=f"{id_policy!r}, {threads}")
-        columns = [c for c in program.columns if set(fields_read(c)) <= layout.places.keys()]
+        columns = [c for c in program.columns if layout.fields.issuperset(fields_read(c))]
         compiled = warm()
         lowered = lower_columns(columns, program, weights, layout, compiled.tiles)
         return CpuColumns(lowered, layout, compiled, id_policy, threads)

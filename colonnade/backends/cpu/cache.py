@@ -57,7 +57,9 @@ LOG = logging.getLogger("colonnade")
 PORTABLE = "x86-64-v3"
 """The CPU kind, beside the host's own, that artifacts carry code for: every x86 server since 2015."""
 PORTABLE_FEATURES = ("avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "popcnt")
-NOT_COMPILED = frozenset({"__init__.py", "backend.py", "cache.py", "descriptor.py", "pool.py", "registry.py"})
+NOT_COMPILED = frozenset(
+    {"__init__.py", "backend.py", "cache.py", "context.py", "descriptor.py", "pool.py", "registry.py"}
+)
 """Files of this package that no compiled function comes from."""
 HASH_BYTES = 32
 SUFFIX = ".colonnade-cpu"

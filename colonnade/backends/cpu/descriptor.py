@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from colonnade.backends.cpu import scratch
 from colonnade.backends.cpu import words as w
+from colonnade.backends.cpu.context import Context
 from colonnade.backends.cpu.intrinsics import LANES
 from colonnade.backends.cpu.tiles.registry import FILTERS, Memory, Step, encode, lower
 from colonnade.core.batch import Layout
@@ -29,6 +30,8 @@ POOLINGS = {"sum": w.POOL_SUM, "mean": w.POOL_MEAN, "sqrtn": w.POOL_SQRTN, "max"
 ITEM_BYTES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "string": 8}
 LOADS = {"int32": w.LOAD_INT32, "string": w.LOAD_STRING}
 VALUES = {"float32": w.VALUE_F32, "float64": w.VALUE_F64, "int32": w.VALUE_INT, "int64": w.VALUE_INT}
+ROW_COST = 2
+"""What a batch row of a column costs beside its elements, roughly. Units: nanoseconds."""
 CACHE_BYTES = 1 << 20
 FAR_BYTES = 1 << 14
 """Rows are prefetched where all tables together exceed a core's own cache, but for small tables, whose rows recur."""
@@ -40,17 +43,19 @@ BLOCK_COLUMNS = {w.SINGLE: scratch.BLOCK_COLUMNS, w.POOLED: 4, w.NUMERIC: 32, w.
 class Lowered:
     """The columns of one program as words.
 
-    blocks: `[blocks, 4]`.   outputs: the buffers' names, in the order of the call's context.
+    blocks: `[blocks, 4]`.   context: what the words name by its place in the call's context.
     columns, bounds: each column and its table's rows, by the number in its descriptor.
-    work: cost of one batch row.   streams: whether slots are aligned for stores past the caches.
-    Units: `work` in nanoseconds, roughly.
+    work: cost of one batch row.   element_work: cost of one element, by its input of offsets.
+    streams: whether slots are aligned for stores past the caches.
+    Units: costs in nanoseconds, roughly.
     """
 
     blocks: Words
-    outputs: tuple[str, ...]
+    context: Context
     columns: tuple[Column, ...]
     bounds: tuple[int, ...]
     work: float
+    element_work: Mapping[str, float]
     streams: bool
     memory: Memory
     tables: tuple[Array, ...]
@@ -72,7 +77,7 @@ def chain_of(expr: Expr, layout: Layout, memory: Memory) -> Chain:
     source = nodes[0]
     if not isinstance(source, Field) or any(isinstance(n, Apply) and len(n.args) != 1 for n in nodes):
         raise GraphError("the cpu backend runs chains of ops on one field", got=repr(expr))
-    facts = ElementFacts(layout.places[source.name].dtype)
+    facts = ElementFacts(layout.dtype_of(source.name))
     split, steps = b"", []
     for at, node in enumerate(nodes[1:]):
         assert isinstance(node, Apply)
@@ -92,9 +97,13 @@ def lower_columns(
     """The words of columns, given the tiles' addresses. Errors: GraphError naming a column the engine cannot run."""
     kept = [c for c in columns if c.slots]
     memory = Memory()
-    outputs = tuple(dict.fromkeys(s.output for c in kept for s in c.slots))
+    context = Context(
+        tuple(dict.fromkeys(s.output for c in kept for s in c.slots)),
+        tuple(dict.fromkeys(place.offsets for place in layout.ragged.values())),
+        tuple(layout.ragged),
+    )
     widest = max([1, *(t.embedding_dim for t in program.tables)])
-    builder = _Builder(program, weights, layout, memory, outputs, tiles)
+    builder = _Builder(program, weights, layout, memory, context, tiles)
     builder.zeros, builder.dropped = (memory.hold(np.zeros(widest, np.float32)) for _ in range(2))
     made = [builder.column(number, c) for number, c in enumerate(kept)]
     order = sorted(range(len(made)), key=lambda i: (*made[i].group, i))
@@ -102,12 +111,14 @@ def lower_columns(
     for at, i in enumerate(order):
         rows[at] = made[i].words
     memory_rows = memory.hold(rows)
+    element_work = {name: sum(m.element_work for m in made if m.offsets == name) for name in context.offsets}
     return Lowered(
         blocks=_blocks([made[i].group for i in order], memory_rows),
-        outputs=outputs,
+        context=context,
         columns=tuple(kept),
         bounds=tuple(m.bound for m in made),
         work=sum(m.work for m in made),
+        element_work=element_work,
         streams=all(m.streams for m in made),
         memory=memory,
         tables=tuple(builder.tables.values()),
@@ -118,24 +129,30 @@ def _blocks(groups: list[tuple[int, ...]], first: int) -> Words:
     """Runs of columns of one group, cut to the size of a block."""
     rows, at = [], 0
     while at < len(groups):
-        kind = groups[at][0]
+        kind, offsets, *_ = groups[at]
         end = at
         while end < len(groups) and groups[end] == groups[at] and end - at < BLOCK_COLUMNS[kind]:
             end += 1
-        rows.append((kind, first + w.DESCRIPTOR_BYTES * at, end - at, 0))
+        rows.append((kind, first + w.DESCRIPTOR_BYTES * at, end - at, offsets))
         at = end
     return np.array(rows, np.int64).reshape(-1, w.BLOCK_BYTES // 8)
 
 
 @dataclass(frozen=True)
 class Made:
-    """One column's words. group: columns of equal groups may share a block; its kind comes first."""
+    """One column's words.
+
+    group: columns of equal groups may share a block; its kind comes first, then where the address of offsets lies.
+    work, element_work: cost of a batch row, of an element of a ragged row by the `offsets`.
+    """
 
     words: Words
     group: tuple[int, ...]
     bound: int
     work: float
     streams: bool
+    offsets: str | None
+    element_work: float
 
 
 class _Builder:
@@ -147,7 +164,7 @@ class _Builder:
         weights: Weights,
         layout: Layout,
         memory: Memory,
-        outputs: tuple[str, ...],
+        context: Context,
         tiles: Mapping[str, int],
     ) -> None:
         self.program = {t.name: t for t in program.tables}
@@ -155,7 +172,7 @@ class _Builder:
         self.weights = weights
         self.layout = layout
         self.memory = memory
-        self.outputs = outputs
+        self.context = context
         self.tiles = tiles
         self.zeros = self.dropped = 0
         self.tables: dict[str, Array] = {}
@@ -164,12 +181,13 @@ class _Builder:
         """The descriptor of a column."""
         row = np.zeros(w.DESCRIPTOR_BYTES // 8, np.int64)
         ids = chain_of(column.ids, self.layout, self.memory)
-        width = self.layout.places[ids.field].width
+        width, offsets = self.width(ids.field), self.layout.offsets_of(ids.field)
         self.chain(row, ids)
         row[w.WIDTH // 8] = width
+        row[w.OFFSETS // 8] = 0 if offsets is None else self.context.offsets_word(offsets)
         row[w.NUMBER // 8] = number
-        row[w.FILTERS // 8], row[w.FIRST_FILTER // 8] = self.filters(column, ids, width)
-        row[w.WEIGHTS // 8] = self.factor(column, ids, width)
+        row[w.FILTERS // 8], row[w.FIRST_FILTER // 8] = self.filters(column, ids)
+        row[w.WEIGHTS // 8] = self.factor(column, ids)
         row[w.POOLING // 8] = POOLINGS[column.pooling]
         row[w.ZERO // 8] = row[w.EMPTY // 8] = self.zeros
         if ids.split:
@@ -180,14 +198,23 @@ class _Builder:
         if kind == w.SINGLE:
             self.shortcut(row, ids)
         dim = int(row[w.DIM // 8])
-        group = (kind, int(row[w.BUFFER // 8]), dim) if kind == w.SINGLE else (kind, 0, 0)
+        apart = (int(row[w.BUFFER // 8]), dim) if kind == w.SINGLE else (0, 0)
+        group = (kind, int(row[w.OFFSETS // 8]), *apart)
         bound = self.program[column.table].rows if column.table is not None else 0
         aligned = kind != w.SINGLE or dim % LANES != 0 or int(row[w.OFFSET // 8]) % (4 * LANES) == 0
-        return Made(row, group, bound, _cost(ids, width, dim), aligned)
+        each = _cost(ids, dim)
+        work = ROW_COST + max(width, 0) * each
+        return Made(row, group, bound, work, aligned, offsets, each)
+
+    def width(self, field: str) -> int:
+        """Elements a batch row of a field, or RAGGED."""
+        return self.layout.places[field].width if field in self.layout.places else w.RAGGED
 
     def kind(self, row: Words, column: Column, ids: Chain) -> tuple[int, int]:
         """The kind of a column, and how wide its slots are; writes the words of its table."""
         width = int(row[w.WIDTH // 8])
+        if width == w.RAGGED and (column.table is None or column.pooling == "none"):
+            raise GraphError("a ragged field needs a table and a pooling", where=column.name, got=column.pooling)
         if column.table is None:
             if ids.split or ids.facts.dtype not in VALUES or column.weights is not None or column.filters:
                 raise GraphError("a column without a table is one number an element", where=column.name)
@@ -246,7 +273,7 @@ class _Builder:
         for slot in column.slots:
             if slot.width != width:
                 raise ShapeError("a slot of another width", where=column.name, got=str(slot.width), want=str(width))
-            places.append((w.OUTPUTS + 16 * self.outputs.index(slot.output), 4 * slot.offset))
+            places.append((self.context.output_word(slot.output), 4 * slot.offset))
         row[w.BUFFER // 8], row[w.OFFSET // 8] = places[0]
         if places[1:]:
             row[w.COPIES // 8] = len(places) - 1
@@ -254,15 +281,18 @@ class _Builder:
 
     def chain(self, row: Words, chain: Chain) -> None:
         """Write the words of a chain."""
-        place = self.layout.places[chain.field]
-        row[w.BASE // 8] = w.SOURCES + 8 * w.DTYPES.index(place.dtype)
-        row[w.START // 8] = place.start
-        row[w.ITEM // 8] = ITEM_BYTES[place.dtype]
-        row[w.LOAD // 8] = LOADS.get(place.dtype, w.LOAD_DIRECT)
+        place, dtype = self.layout.places.get(chain.field), self.layout.dtype_of(chain.field)
+        if place is None:
+            row[w.BASE // 8] = self.context.ragged_word(chain.field)
+        else:
+            row[w.BASE // 8] = w.SOURCES + 8 * w.DTYPES.index(dtype)
+            row[w.START // 8] = place.start
+        row[w.ITEM // 8] = ITEM_BYTES[dtype]
+        row[w.LOAD // 8] = LOADS.get(dtype, w.LOAD_DIRECT)
         row[w.STEPS // 8] = len(chain.steps)
         row[w.FIRST_STEP // 8] = encode(chain.steps, self.tiles, self.memory)
 
-    def filters(self, column: Column, ids: Chain, width: int) -> tuple[int, int]:
+    def filters(self, column: Column, ids: Chain) -> tuple[int, int]:
         """Number and address of a column's filters, those left out that can drop nothing."""
         rows = []
         for expr in column.filters:
@@ -271,7 +301,7 @@ class _Builder:
                 raise GraphError("a column's filter is no predicate", where=column.name, got=repr(expr))
             if chain.split and (chain.split, chain.field) != (ids.split, ids.field):
                 raise GraphError("a filter looks at other tokens than the ids", where=column.name, got=repr(expr))
-            self.same_width(column, chain, width)
+            self.same_rows(column, chain, ids)
             if not chain.steps or chain.steps[-1].tile not in FILTERS:
                 continue
             row = np.zeros(w.CHAIN_BYTES // 8, np.int64)
@@ -280,7 +310,7 @@ class _Builder:
             rows.append(row)
         return (len(rows), self.memory.add(np.stack(rows))) if rows else (0, 0)
 
-    def factor(self, column: Column, ids: Chain, width: int) -> int:
+    def factor(self, column: Column, ids: Chain) -> int:
         """Address of the chain of a column's weights, or 0."""
         if column.weights is None:
             return 0
@@ -289,18 +319,21 @@ class _Builder:
             raise GraphError(
                 "weights are numbers, one for each element of a field", where=column.name, got=repr(column.weights)
             )
-        self.same_width(column, chain, width)
+        self.same_rows(column, chain, ids)
         if chain.facts.dtype != "float32":
             chain = chain_of(Apply(Cast("float32"), column.weights), self.layout, self.memory)
         row = np.zeros(w.CHAIN_BYTES // 8, np.int64)
         self.chain(row, chain)
         return self.memory.add(row)
 
-    def same_width(self, column: Column, chain: Chain, width: int) -> None:
+    def same_rows(self, column: Column, chain: Chain, ids: Chain) -> None:
         """Errors: ShapeError where a field beside the ids has another number of elements a row."""
-        other = self.layout.places[chain.field].width
-        if other != width:
-            raise ShapeError("fields of one column differ in width", where=column.name, got=str(other), want=str(width))
+        got, want = ((self.width(c.field), self.layout.offsets_of(c.field)) for c in (chain, ids))
+        if got != want:
+            raise ShapeError(
+                "fields of one column differ in width", where=column.name,
+                got=got[1] or str(got[0]), want=want[1] or str(want[0]),
+            )  # fmt: skip
 
 
 def _readable(array: Array, name: str) -> Array:
@@ -311,7 +344,6 @@ def _readable(array: Array, name: str) -> Array:
     return array if contiguous else np.ascontiguousarray(array)
 
 
-def _cost(ids: Chain, width: int, dim: int) -> float:
-    """What one batch row of a column costs, roughly. Units: nanoseconds."""
-    lookups = width * (8 if ids.split else 1)
-    return 2 + lookups * (2 + dim / 8 + 10 * any(s.tile.startswith("hash") for s in ids.steps))
+def _cost(ids: Chain, dim: int) -> float:
+    """What one element of a column costs, roughly. Units: nanoseconds."""
+    return (8 if ids.split else 1) * (2 + dim / 8 + 10 * any(s.tile.startswith("hash") for s in ids.steps))

@@ -46,10 +46,11 @@ def _load_int32(source: int, n: int, target: int) -> None:
 def elements(call: int, chain: int, element: int, n: int, a: int) -> int:
     """Where the values of a field's elements lie: in the batch itself, or in `a`."""
     first = load_i64(call + w.BATCH) * load_i64(chain + w.START) + element
-    source = load_i64(call + load_i64(chain + w.BASE)) + first * load_i64(chain + w.ITEM)
+    base = call + load_i64(chain + w.BASE)
+    source = load_i64(base) + first * load_i64(chain + w.ITEM)
     how = load_i64(chain + w.LOAD)
     if how == w.LOAD_STRING:
-        _load_strings(source, load_i64(call + w.STRING_DATA), n, a)
+        _load_strings(source, load_i64(base + 8), n, a)
         return a
     if how == w.LOAD_INT32:
         _load_int32(source, n, a)

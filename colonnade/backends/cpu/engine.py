@@ -8,6 +8,7 @@ from __future__ import annotations
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.intrinsics import atomic_add, kernel, load_i64, scratch
 from colonnade.backends.cpu.lookups import copy_slots, slot_of
+from colonnade.backends.cpu.offsets import cut
 from colonnade.backends.cpu.rows import copy_row
 from colonnade.backends.cpu.scratch import SCRATCH_BYTES
 from colonnade.backends.cpu.units import run_numeric, run_pooled, run_single, run_split, run_spread
@@ -48,7 +49,10 @@ def work(call: int) -> int:
         block = load_i64(call + w.BLOCKS) + w.BLOCK_BYTES * number
         begin = (item - number * chunks) * rows
         end = min(begin + rows, batch)
-        kind = load_i64(block + w.KIND)
+        kind, word = load_i64(block + w.KIND), load_i64(block + w.BLOCK_OFFSETS)
+        if word != 0:
+            offsets, part = load_i64(call + word), item - number * chunks
+            begin, end = cut(offsets, batch, part, chunks), cut(offsets, batch, part + 1, chunks)
         if kind == w.SINGLE:
             run_single(call, block, s, begin, end)
         else:

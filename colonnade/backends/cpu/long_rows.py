@@ -12,9 +12,10 @@ from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.elements import filter_tokens
 from colonnade.backends.cpu.intrinsics import kernel, load_f32, load_i64, load_u8, store_f32, store_i64
 from colonnade.backends.cpu.lookups import slot_of
+from colonnade.backends.cpu.offsets import first_element, offsets_of
 from colonnade.backends.cpu.pooling import divisor_of, scaling
 from colonnade.backends.cpu.rows import GROUP, PLAIN, TIMES, add_rows, copy_row, leading, max_rows, scale
-from colonnade.backends.cpu.scratch import CURSOR, KEEP, LEAD, LOOKED_UP, TILE, TOKENS, WEIGHT
+from colonnade.backends.cpu.scratch import CURSOR, FIRST_ROW, KEEP, LEAD, LOOKED_UP, NUM_ROWS, TILE, TOKENS, WEIGHT
 from colonnade.backends.cpu.units import (
     drain_weighted,
     filter_elements,
@@ -43,18 +44,21 @@ def _kept(keep: int, n: int) -> int:
 @kernel
 def _count_row(call: int, d: int, s: int, row: int) -> int:
     """The lookups of one batch row: TensorFlow's order of summation depends on it."""
-    width, split = load_i64(d + w.WIDTH), load_i64(d + w.SEPARATOR_WIDTH) > 0
+    offsets, width, split = offsets_of(call, d), load_i64(d + w.WIDTH), load_i64(d + w.SEPARATOR_WIDTH) > 0
+    first, last = first_element(offsets, width, row), first_element(offsets, width, row + 1)
+    if not split and load_i64(d + w.FILTERS) == 0:
+        return last - first
     total = 0
-    for begin in range(0, width, TILE):
-        n = min(TILE, width - begin)
+    for element in range(first, last, TILE):
+        n = min(TILE, last - element)
         if split:
-            load_split(call, d, s, row * width + begin, n)
+            load_split(call, d, s, element, n)
             while load_i64(s + CURSOR) < n:
                 count = next_tokens(call, d, s, n, TILE)
                 filter_tokens(d, s, s + TOKENS, count, s + KEEP)
                 total += _kept(s + KEEP, count)
         else:
-            filter_elements(call, d, s, row * width + begin, n, s + KEEP)
+            filter_elements(call, d, s, element, n, s + KEEP)
             total += _kept(s + KEEP, n)
     return total
 
@@ -97,17 +101,19 @@ def end_long_row(call: int, d: int, s: int, total: int, out: int) -> int:
 @kernel
 def _long_row(call: int, d: int, s: int, row: int) -> None:
     """Pool one batch row, a tile at a time."""
-    out, dim, width = slot_of(call, d, row), load_i64(d + w.DIM), load_i64(d + w.WIDTH)
+    out, offsets, width = slot_of(call, d, row), offsets_of(call, d), load_i64(d + w.WIDTH)
     total = _count_row(call, d, s, row)
     if total == 0:
-        copy_row(load_i64(d + w.EMPTY), out, dim)
+        copy_row(load_i64(d + w.EMPTY), out, load_i64(d + w.DIM))
         return
+    store_i64(s + FIRST_ROW, row)
+    store_i64(s + NUM_ROWS, 1)
     store_i64(s + LEAD, leading(total))
     store_f32(s + WEIGHT, ZERO)
     pending = 0
-    for begin in range(0, width, TILE):
-        n = min(TILE, width - begin)
-        element = row * width + begin
+    last = first_element(offsets, width, row + 1)
+    for element in range(first_element(offsets, width, row), last, TILE):
+        n = min(TILE, last - element)
         if load_i64(d + w.SEPARATOR_WIDTH) > 0:
             load_split(call, d, s, element, n)
             while load_i64(s + CURSOR) < n:

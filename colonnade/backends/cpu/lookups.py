@@ -21,8 +21,9 @@ from colonnade.backends.cpu.intrinsics import (
     store_i32,
     store_i64,
 )
+from colonnade.backends.cpu.offsets import first_element, offsets_of, row_of
 from colonnade.backends.cpu.rows import copy_row, prefetch_row
-from colonnade.backends.cpu.scratch import COUNTS, FACTORS, KEEP, LOOKED_UP
+from colonnade.backends.cpu.scratch import COUNTS, FACTORS, FIRST_ROW, KEEP, LOOKED_UP, NUM_ROWS
 from colonnade.backends.cpu.units import filter_elements, implements
 
 NO_BYTE = np.uint8(0)
@@ -37,8 +38,8 @@ def slot_of(call: int, d: int, row: int) -> int:
 
 
 @kernel
-def outside(call: int, d: int, row: int, value: int) -> int:
-    """Note an id outside its table; gives the row of zeros that stands for it."""
+def outside(call: int, d: int, element: int, value: int) -> int:
+    """Note an element's id outside its table; gives the row of zeros that stands for it."""
     if load_i64(call + w.POLICY) == 0:
         atomic_add(call + w.ZEROED, 1)
         return load_i64(d + w.ZERO)
@@ -48,6 +49,7 @@ def outside(call: int, d: int, row: int, value: int) -> int:
         record = records + w.ERROR_BYTES * load_i64(d + w.NUMBER)
         if load_i64(record + w.SEEN) == 0:
             store_i64(record + w.SEEN, 1)
+            row = row_of(offsets_of(call, d), load_i64(d + w.WIDTH), load_i64(call + w.BATCH), element)
             store_i64(record + w.ERROR_ROW, row)
             store_i64(record + w.ERROR_VALUE, value)
     return load_i64(d + w.ZERO)
@@ -56,7 +58,7 @@ def outside(call: int, d: int, row: int, value: int) -> int:
 @implements(units.element_rows)
 def element_rows(call: int, d: int, s: int, element: int, n: int, rows: int) -> int:
     """The address of each element's row, of the empty row where a filter drops it."""
-    filtered, width, far = load_i64(d + w.FILTERS) > 0, load_i64(d + w.WIDTH), load_i64(d + w.FAR) == 1
+    filtered, far = load_i64(d + w.FILTERS) > 0, load_i64(d + w.FAR) == 1
     if filtered:
         filter_elements(call, d, s, element, n, s + KEEP)
     ids = ids_of(call, d, s, element, n)
@@ -69,7 +71,7 @@ def element_rows(call: int, d: int, s: int, element: int, n: int, rows: int) -> 
                 if far:
                     prefetch_row(row, size)
             else:
-                row = outside(call, d, (element + i) // width, load_i64(ids + 8 * i))
+                row = outside(call, d, element + i, load_i64(ids + 8 * i))
         store_i64(rows + 8 * i, row)
     return 0
 
@@ -87,18 +89,19 @@ def copy_slots(call: int, d: int, begin: int, end: int, dim: int) -> None:
 
 
 @kernel
-def _compact(call: int, d: int, s: int, ids: int, element: int, n: int, width: int, kept: int) -> int:
+def _compact(call: int, d: int, s: int, ids: int, element: int, n: int, kept: int) -> int:
     """Append the row addresses (and weights) of kept elements to the `kept` ones there are; gives their number.
 
-    Writes the number of each batch row to COUNTS. Facts: `element` begins a batch row, or all n lie in one.
-    Weights are never appended to others.
+    Writes the number of each batch row to COUNTS. Facts: the elements are all of the tile's rows, or some of its only
+    one. Weights are never appended to others.
     """
     table, size, limit = load_i64(d + w.TABLE), load_i64(d + w.ROW_BYTES), load_u64(d + w.ROWS)
     filtered, weighted, far = load_i64(d + w.FILTERS) > 0, load_i64(d + w.WEIGHTS) != 0, load_i64(d + w.FAR) == 1
-    i = batch_row = 0
-    while i < n:
-        begin = kept
-        for j in range(i, min(i + width, n)):
+    offsets, width, first = offsets_of(call, d), load_i64(d + w.WIDTH), load_i64(s + FIRST_ROW)
+    i = 0
+    for r in range(load_i64(s + NUM_ROWS)):
+        begin, end = kept, min(first_element(offsets, width, first + r + 1) - element, n)
+        for j in range(i, end):
             if filtered and load_u8(s + KEEP + j) == NO_BYTE:
                 continue
             if limit == UNCHECKED or load_u64(ids + 8 * j) < limit:
@@ -106,22 +109,21 @@ def _compact(call: int, d: int, s: int, ids: int, element: int, n: int, width: i
                 if far:
                     prefetch_row(row, size)
             else:
-                row = outside(call, d, (element + j) // width, load_i64(ids + 8 * j))
+                row = outside(call, d, element + j, load_i64(ids + 8 * j))
             store_i64(s + LOOKED_UP + 8 * kept, row)
             if weighted:
                 store_f32(s + FACTORS + 4 * kept, load_f32(s + FACTORS + 4 * j))
             kept += 1
-        store_i32(s + COUNTS + 4 * batch_row, np.int32(kept - begin))
-        batch_row += 1
-        i += width
+        store_i32(s + COUNTS + 4 * r, np.int32(kept - begin))
+        i = end
     return kept
 
 
 @implements(units.look_up_elements)
 def look_up_elements(call: int, d: int, s: int, element: int, n: int, kept: int) -> int:
-    """Append the kept row addresses and weights of n elements; gives their number."""
+    """Append the kept row addresses and weights of n elements of the tile's rows; gives their number."""
     if load_i64(d + w.FILTERS) > 0:
         filter_elements(call, d, s, element, n, s + KEEP)
     if load_i64(d + w.WEIGHTS) != 0:
         load_weights(call, d, s, element, n, s + FACTORS)
-    return _compact(call, d, s, ids_of(call, d, s, element, n), element, n, load_i64(d + w.WIDTH), kept)
+    return _compact(call, d, s, ids_of(call, d, s, element, n), element, n, kept)

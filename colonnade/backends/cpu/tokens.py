@@ -22,6 +22,7 @@ from colonnade.backends.cpu.intrinsics import (
     store_i64,
 )
 from colonnade.backends.cpu.lookups import outside
+from colonnade.backends.cpu.offsets import first_element, offsets_of, tile_rows
 from colonnade.backends.cpu.rows import prefetch_row
 from colonnade.backends.cpu.scratch import (
     COUNTS,
@@ -95,8 +96,7 @@ def look_up_tokens(call: int, d: int, s: int, n: int, element: int, kept: int) -
         filter_tokens(d, s, s + TOKENS, n, s + KEEP)
     ids = mapped(d, load_i64(d + w.STEPS), s + TOKENS, n, s + VALUES, s + MORE_VALUES)
     table, size, limit = load_i64(d + w.TABLE), load_i64(d + w.ROW_BYTES), load_u64(d + w.ROWS)
-    far, first, width = load_i64(d + w.FAR) == 1, kept, load_i64(d + w.WIDTH)
-    weighted = load_i64(d + w.WEIGHTS) != 0
+    far, first, weighted = load_i64(d + w.FAR) == 1, kept, load_i64(d + w.WEIGHTS) != 0
     for i in range(n):
         if filtered and load_u8(s + KEEP + i) == NO_BYTE:
             continue
@@ -106,7 +106,7 @@ def look_up_tokens(call: int, d: int, s: int, n: int, element: int, kept: int) -
             if far:
                 prefetch_row(row, size)
         else:
-            row = outside(call, d, (element + mark) // width, load_i64(ids + 8 * i))
+            row = outside(call, d, element + mark, load_i64(ids + 8 * i))
         store_i64(s + LOOKED_UP + 8 * kept, row)
         store_i32(s + MARKS + 4 * (kept - first), np.int32(mark))
         if weighted:
@@ -116,46 +116,56 @@ def look_up_tokens(call: int, d: int, s: int, n: int, element: int, kept: int) -
 
 
 @kernel
-def _count_marks(s: int, n: int, row: int, end: int, width: int) -> None:
-    """The number of tokens of each row in row .. end - 1 to COUNTS, from the marks of n tokens."""
+def _count_marks(s: int, n: int, offsets: int, width: int, element: int, row: int, end: int) -> None:
+    """The number of tokens of each row in row .. end - 1 to COUNTS, from the marks of n tokens, from `element` on."""
     at = 0
     for r in range(row, end):
-        begin = at
-        while at < n and load_i32(s + MARKS + 4 * at) < (r + 1) * width:
+        begin, stop = at, first_element(offsets, width, r + 1) - element
+        while at < n and load_i32(s + MARKS + 4 * at) < stop:
             at += 1
         store_i32(s + COUNTS + 4 * (r - row), np.int32(at - begin))
 
 
 @kernel
-def _split_rows(call: int, d: int, s: int, start: int, row: int, n: int, width: int) -> int:
-    """Pool as many rows as have all their tokens in one tile, at least one; gives the next row."""
-    store_i64(s + CURSOR, row * width)
+def _split_rows(call: int, d: int, s: int, element: int, n: int, row: int, last: int) -> int:
+    """Pool as many rows up to `last` as have all their tokens in one tile, at least one; gives the next row.
+
+    The n elements from `element` on are loaded.
+    """
+    offsets, width = offsets_of(call, d), load_i64(d + w.WIDTH)
+    store_i64(s + CURSOR, first_element(offsets, width, row) - element)
     store_i64(s + CURSOR + 8, 0)
-    count = units.next_tokens(call, d, s, n * width, TILE)
-    end = load_i64(s + CURSOR) // width
+    count = units.next_tokens(call, d, s, n, TILE)
+    end, stop = row, element + load_i64(s + CURSOR)
+    while end < last and first_element(offsets, width, end + 1) <= stop:
+        end += 1
     if end == row:
-        run_long_rows(call, d, s, start + row, start + row + 1)
-        units.load_split(call, d, s, start * width, n * width)
+        run_long_rows(call, d, s, row, row + 1)
+        units.load_split(call, d, s, element, n)
         return row + 1
-    while count > 0 and load_i32(s + MARKS + 4 * (count - 1)) >= end * width:
+    stop = first_element(offsets, width, end) - element
+    while count > 0 and load_i32(s + MARKS + 4 * (count - 1)) >= stop:
         count -= 1
-    kept = units.look_up_tokens(call, d, s, count, start * width, 0)
-    _count_marks(s, kept, row, end, width)
-    pool_rows(call, d, s, start + row, end - row)
+    kept = units.look_up_tokens(call, d, s, count, element, 0)
+    _count_marks(s, kept, offsets, width, element, row, end)
+    pool_rows(call, d, s, row, end - row)
     return end
 
 
 @implements(units.run_split)
 def run_split(call: int, d: int, s: int, begin: int, end: int) -> int:
     """Rows begin .. end - 1 of a column."""
-    width = load_i64(d + w.WIDTH)
-    if width > TILE:
-        return run_long_rows(call, d, s, begin, end)
-    tile_rows = TILE // width
-    for start in range(begin, end, tile_rows):
-        n = min(tile_rows, end - start)
-        units.load_split(call, d, s, start * width, n * width)
-        row = 0
-        while row < n:
-            row = _split_rows(call, d, s, start, row, n, width)
+    offsets, width = offsets_of(call, d), load_i64(d + w.WIDTH)
+    row = begin
+    while row < end:
+        last = row + tile_rows(offsets, width, row, end)
+        if last == row:
+            run_long_rows(call, d, s, row, row + 1)
+            row += 1
+            continue
+        element = first_element(offsets, width, row)
+        n = first_element(offsets, width, last) - element
+        units.load_split(call, d, s, element, n)
+        while row < last:
+            row = _split_rows(call, d, s, element, n, row, last)
     return 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 # A chain: how a field's elements are read, and the steps done to them. A column's descriptor starts with one.
 START = 0  # elements a batch row before the field
-BASE = 64  # where in the context the address of the field's buffer lies
+BASE = 64  # where in the context the address of the field's buffer lies; of strings: of offsets, then of data
 ITEM = 72  # bytes of one element
 LOAD = 80  # LOAD_*
 STEPS = 88  # number of steps
@@ -27,7 +27,7 @@ FILTERS = 112  # number of filters
 EMPTY = 120  # address of the row that stands for no element
 DIM = 128  # embedding_dim
 FIRST_FILTER = 136  # address of the filters' chains
-WIDTH = 144  # elements a batch row
+WIDTH = 144  # elements a batch row; RAGGED: the offsets say it
 POOLING = 152
 WEIGHTS = 160  # address of their chain, or 0
 SEPARATOR = 168  # address
@@ -37,8 +37,9 @@ FIRST_COPY = 192  # address of (buffer, offset) pairs
 NUMBER = 200  # of the column
 VALUE = 208  # a numeric column: VALUE_*
 FAR = 216  # 1 where the table is larger than the caches: rows are prefetched
+OFFSETS = 224  # where in the context the address of the offsets lies, 0: the fields are dense
 DESCRIPTOR_BYTES = 256
-UNCHECKED = -1
+UNCHECKED = RAGGED = -1
 
 POOL_SUM, POOL_MEAN, POOL_SQRTN, POOL_MAX, POOL_NONE = range(5)
 VALUE_F32, VALUE_F64, VALUE_INT = range(3)
@@ -47,6 +48,7 @@ VALUE_F32, VALUE_F64, VALUE_INT = range(3)
 KIND = 0
 COLUMN = 8  # address of its first descriptor
 COUNT = 16
+BLOCK_OFFSETS = 24  # that of all its columns
 BLOCK_BYTES = 32
 
 SINGLE, POOLED, NUMERIC, SPREAD = range(4)
@@ -68,7 +70,7 @@ SOURCES = 192  # addresses of the buffers, in the order of DTYPES, string data l
 DTYPES = ("float32", "float64", "int32", "int64", "string")
 STRING_DATA = SOURCES + 8 * len(DTYPES)
 UNITS = 256  # addresses of the engine's parts (units.py)
-OUTPUTS = 448  # address and row stride of each output
+OUTPUTS = 448  # address and row stride of each output; then addresses of offsets, then of ragged fields
 
 # An error record.
 SEEN, ERROR_ROW, ERROR_VALUE, ERROR_BYTES = 0, 8, 16, 32
