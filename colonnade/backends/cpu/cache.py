@@ -37,6 +37,7 @@ from colonnade.backends.cpu import (
     entry,
     long_rows,
     lookups,
+    narrow,
     pooled,
     pooling,
     single,
@@ -48,9 +49,9 @@ from colonnade.backends.cpu import (
 )
 from colonnade.backends.cpu.tiles import registry
 from colonnade.config import settings
-from colonnade.core import fingerprint
+from colonnade.core import fingerprint, quantize
 
-PARTS = (elements, lookups, single, pooling, pooled, tokens, long_rows, unpooled, weighted)
+PARTS = (elements, lookups, single, pooling, pooled, tokens, long_rows, unpooled, weighted, narrow)
 """The files that implement the engine's parts: importing them registers these."""
 LOG = logging.getLogger("colonnade")
 
@@ -96,7 +97,7 @@ def sources_digest() -> str:
     """What the compiled code depends on, but for the CPU."""
     package = Path(__file__).parent
     h = hashlib.sha256()
-    for path in [*sorted(package.rglob("*.py")), Path(fingerprint.__file__)]:
+    for path in [*sorted(package.rglob("*.py")), Path(fingerprint.__file__), Path(quantize.__file__)]:
         if path.name in NOT_COMPILED:
             continue
         h.update(path.name.encode() + path.read_bytes())

@@ -16,9 +16,11 @@ from colonnade.backends.cpu.intrinsics import LANES
 from colonnade.backends.cpu.tiles.registry import FILTERS, Memory, Step, encode, lower
 from colonnade.core.batch import Layout
 from colonnade.core.expr import Apply, Expr, Field, walk
+from colonnade.core.quantize import ALIGNMENT, BFLOAT16, FLOAT16, INT8_ROWWISE, TAIL, carrier
 from colonnade.errors import GraphError, ShapeError
 from colonnade.ir.column import Column
 from colonnade.ir.program import Program, Weights
+from colonnade.ir.table import Table
 from colonnade.ops.cast import Cast
 from colonnade.ops.op import ElementFacts, ExpandOp, FilterOp
 from colonnade.ops.split import Split
@@ -30,6 +32,9 @@ POOLINGS = {"sum": w.POOL_SUM, "mean": w.POOL_MEAN, "sqrtn": w.POOL_SQRTN, "max"
 ITEM_BYTES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "string": 8}
 LOADS = {"int32": w.LOAD_INT32, "string": w.LOAD_STRING}
 VALUES = {"float32": w.VALUE_F32, "float64": w.VALUE_F64, "int32": w.VALUE_INT, "int64": w.VALUE_INT}
+FORMS = {"float32": w.FORM_F32, FLOAT16: w.FORM_F16, BFLOAT16: w.FORM_BF16, INT8_ROWWISE: w.FORM_INT8}
+MORE_ZEROS = TAIL + ALIGNMENT
+"""A stored row of zeros has up to so many bytes more than one of float32."""
 ROW_COST = 2
 """What a batch row of a column costs beside its elements, roughly. Units: nanoseconds."""
 CACHE_BYTES = 1 << 20
@@ -104,7 +109,7 @@ def lower_columns(
     )
     widest = max([1, *(t.embedding_dim for t in program.tables)])
     builder = _Builder(program, weights, layout, memory, context, tiles)
-    builder.zeros, builder.dropped = (memory.hold(np.zeros(widest, np.float32)) for _ in range(2))
+    builder.zeros, builder.dropped = (memory.hold(np.zeros(4 * widest + MORE_ZEROS, np.uint8)) for _ in range(2))
     made = [builder.column(number, c) for number, c in enumerate(kept)]
     order = sorted(range(len(made)), key=lambda i: (*made[i].group, i))
     rows = np.zeros((len(made) + 1, w.DESCRIPTOR_BYTES // 8), np.int64)
@@ -198,7 +203,7 @@ class _Builder:
         if kind == w.SINGLE:
             self.shortcut(row, ids)
         dim = int(row[w.DIM // 8])
-        apart = (int(row[w.BUFFER // 8]), dim) if kind == w.SINGLE else (0, 0)
+        apart = (int(row[w.BUFFER // 8]), dim, int(row[w.FORM // 8])) if kind == w.SINGLE else (0, 0, 0)
         group = (kind, int(row[w.OFFSETS // 8]), *apart)
         bound = self.program[column.table].rows if column.table is not None else 0
         aligned = kind != w.SINGLE or dim % LANES != 0 or int(row[w.OFFSET // 8]) % (4 * LANES) == 0
@@ -246,13 +251,13 @@ class _Builder:
             raise GraphError("ids are integers", where=column.name, got=ids.facts.dtype)
         array = self.tables.get(table.name)
         if array is None:
-            array = self.tables[table.name] = _readable(self.weights.tables[table.name], table.name)
-        if array.shape != (table.rows, table.embedding_dim):
+            array = self.tables[table.name] = _readable(self.weights.tables[table.name], table)
+        if array.shape != table.stored_shape:
             raise ShapeError(
                 "a table's weights have another shape", where=table.name, got=str(array.shape),
-                want=f"({table.rows}, {table.embedding_dim})",
+                want=str(table.stored_shape),
             )  # fmt: skip
-        stride = array.strides[0] if table.rows > 1 else 4 * table.embedding_dim
+        stride = array.strides[0] if table.rows > 1 else table.row_bytes
         address = int(array.__array_interface__["data"][0])
         lo, hi = ids.facts.lo, ids.facts.hi
         proven = column.ids_proven or (lo is not None and lo >= 0 and hi is not None and hi < table.rows)
@@ -260,6 +265,7 @@ class _Builder:
         row[w.ROWS // 8] = w.UNCHECKED if proven else table.rows
         row[w.ROW_BYTES // 8] = stride
         row[w.DIM // 8] = table.embedding_dim
+        row[w.FORM // 8] = FORMS[table.dtype]
         row[w.FAR // 8] = int(self.table_bytes > CACHE_BYTES and table.rows * stride >= FAR_BYTES)
         if column.default_row is not None:
             if not 0 <= column.default_row < table.rows:
@@ -336,11 +342,15 @@ class _Builder:
             )  # fmt: skip
 
 
-def _readable(array: Array, name: str) -> Array:
+def _readable(array: Array, table: Table) -> Array:
     """The same rows, each contiguous. Facts: an unaligned view stays what it is."""
-    if array.dtype != np.float32:
-        raise GraphError("the cpu backend reads float32 tables", where=name, got=str(array.dtype), want="float32")
-    contiguous = array.ndim == 2 and (array.shape[1] <= 1 or array.strides[1] == 4)
+    got = f"{table.dtype} in an array of {array.dtype.name}"
+    if table.dtype not in FORMS:
+        raise GraphError("the cpu backend cannot read such a table", where=table.name, got=got, want=", ".join(FORMS))
+    want = carrier(table.dtype)
+    if array.dtype.name != want:
+        raise GraphError("a table's weights have another dtype", where=table.name, got=got, want=f"an array of {want}")
+    contiguous = array.ndim == 2 and (array.shape[1] <= 1 or array.strides[1] == array.itemsize)
     return array if contiguous else np.ascontiguousarray(array)
 
 

@@ -9,9 +9,9 @@ from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.intrinsics import atomic_add, kernel, load_i64, scratch
 from colonnade.backends.cpu.lookups import copy_slots, slot_of
 from colonnade.backends.cpu.offsets import cut
-from colonnade.backends.cpu.rows import copy_row
 from colonnade.backends.cpu.scratch import SCRATCH_BYTES
 from colonnade.backends.cpu.units import run_numeric, run_pooled, run_single, run_split, run_spread
+from colonnade.backends.cpu.widen import put_row
 
 _memory = scratch(SCRATCH_BYTES)
 
@@ -27,7 +27,7 @@ def _column(call: int, kind: int, d: int, s: int, begin: int, end: int) -> None:
         run_spread(call, d, s, begin, end)
     elif load_i64(d + w.WIDTH) == 0:
         for row in range(begin, end):
-            copy_row(load_i64(d + w.EMPTY), slot_of(call, d, row), values)
+            put_row(d, load_i64(d + w.EMPTY), slot_of(call, d, row))
     elif load_i64(d + w.SEPARATOR_WIDTH) > 0:
         run_split(call, d, s, begin, end)
     else:

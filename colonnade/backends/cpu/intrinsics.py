@@ -83,7 +83,7 @@ class _Lanes(types.Type):
 
 
 LANES_TYPE = _Lanes()
-VECTOR = ir.VectorType(F32, LANES)
+VECTOR, WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
 
 
 @register_model(_Lanes)
@@ -93,6 +93,52 @@ class _LanesModel(models.PrimitiveModel):
 
 
 load_lanes, store_lanes = _load(VECTOR, LANES_TYPE), _store(VECTOR, LANES_TYPE)
+
+
+def _all(kind: Any, value: Any) -> Any:
+    return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
+
+
+def _from_f16(builder: Any, bits: Any, words: Any, floats: Any) -> Any:
+    """Exact, in integers but for subnormals: neither the CPU's F16C nor its mode for denormals matters."""
+    size = builder.and_(bits, _all(words, 0x7FFF))
+    body = builder.shl(size, _all(words, 13))
+    normal = builder.add(body, _all(words, (127 - 15) << 23))
+    endless = builder.add(body, _all(words, 2 * (127 - 15) << 23))
+    tiny = builder.bitcast(builder.fmul(builder.sitofp(size, floats), _all(floats, 2.0**-24)), words)
+    found = builder.select(builder.icmp_signed(">=", body, _all(words, 31 << 23)), endless, normal)
+    found = builder.select(builder.icmp_signed("<", body, _all(words, 1 << 23)), tiny, found)
+    sign = builder.shl(builder.and_(bits, _all(words, 0x8000)), _all(words, 16))
+    return builder.bitcast(builder.or_(found, sign), floats)
+
+
+def _from_bf16(builder: Any, bits: Any, words: Any, floats: Any) -> Any:
+    return builder.bitcast(builder.shl(bits, _all(words, 16)), floats)
+
+
+def _from_u8(builder: Any, bits: Any, words: Any, floats: Any) -> Any:
+    return builder.sitofp(bits, floats)
+
+
+def _load_as_f32(stored: ir.Type, convert: Callable[[Any, Any, Any, Any], Any], count: int) -> Any:
+    words, floats, numba_type = (I32, F32, types.float32) if count == 1 else (WORDS, VECTOR, LANES_TYPE)
+
+    @intrinsic
+    def load(typing: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = stored if count == 1 else ir.VectorType(stored, count)
+            bits = builder.load(builder.inttoptr(args[0], POINTER), typ=kind, align=1)
+            return convert(builder, builder.zext(bits, words), words, floats)
+
+        return numba_type(types.int64), generate
+
+    return load
+
+
+f16_lanes, f16_number = _load_as_f32(I16, _from_f16, LANES), _load_as_f32(I16, _from_f16, 1)
+bf16_lanes, bf16_number = _load_as_f32(I16, _from_bf16, LANES), _load_as_f32(I16, _from_bf16, 1)
+u8_lanes, u8_number = _load_as_f32(I8, _from_u8, LANES), _load_as_f32(I8, _from_u8, 1)
+"""Eight numbers, or one, at an address, as float32."""
 
 
 @intrinsic

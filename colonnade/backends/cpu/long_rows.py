@@ -14,7 +14,7 @@ from colonnade.backends.cpu.intrinsics import kernel, load_f32, load_i64, load_u
 from colonnade.backends.cpu.lookups import slot_of
 from colonnade.backends.cpu.offsets import first_element, offsets_of
 from colonnade.backends.cpu.pooling import divisor_of, scaling
-from colonnade.backends.cpu.rows import GROUP, PLAIN, TIMES, add_rows, copy_row, leading, max_rows, scale
+from colonnade.backends.cpu.rows import GROUP, PLAIN, TIMES, add_rows, leading, max_rows, scale
 from colonnade.backends.cpu.scratch import CURSOR, FIRST_ROW, KEEP, LEAD, LOOKED_UP, NUM_ROWS, TILE, TOKENS, WEIGHT
 from colonnade.backends.cpu.units import (
     drain_weighted,
@@ -24,8 +24,10 @@ from colonnade.backends.cpu.units import (
     look_up_elements,
     look_up_tokens,
     next_tokens,
+    pool_narrow,
 )
 from colonnade.backends.cpu.weighted import divide_by_weights
+from colonnade.backends.cpu.widen import put_row
 
 NO_BYTE = np.uint8(0)
 ONE = np.float32(1)
@@ -67,19 +69,26 @@ def _count_row(call: int, d: int, s: int, row: int) -> int:
 def drain(call: int, d: int, s: int, pending: int, out: int) -> int:
     """Pool what can be pooled without the rest; gives the number of lookups left over."""
     lead, dim, rows = load_i64(s + LEAD), load_i64(d + w.DIM), s + LOOKED_UP
+    narrow = load_i64(d + w.FORM) != w.FORM_F32
     if pending == 0:
         return 0
     if load_i64(d + w.WEIGHTS) != 0:
         return drain_weighted(call, d, s, pending, out)
     if load_i64(d + w.POOLING) == w.POOL_MAX:
-        max_rows(rows, pending, lead > 0, out, dim)
+        if narrow:
+            pool_narrow(call, d, s, rows, pending, out)
+        else:
+            max_rows(rows, pending, lead > 0, out, dim)
         store_i64(s + LEAD, 0)
         return 0
     if pending < lead:
         return pending
     ready = lead + (pending - lead) // GROUP * GROUP
     if ready > 0:
-        add_rows(rows, ready, lead, out, dim, PLAIN, ONE)
+        if narrow:
+            pool_narrow(call, d, s, rows, ready, out)
+        else:
+            add_rows(rows, ready, lead, out, dim, PLAIN, ONE)
         store_i64(s + LEAD, 0)
     for i in range(ready, pending):
         store_i64(rows + 8 * (i - ready), load_i64(rows + 8 * i))
@@ -104,7 +113,7 @@ def _long_row(call: int, d: int, s: int, row: int) -> None:
     out, offsets, width = slot_of(call, d, row), offsets_of(call, d), load_i64(d + w.WIDTH)
     total = _count_row(call, d, s, row)
     if total == 0:
-        copy_row(load_i64(d + w.EMPTY), out, load_i64(d + w.DIM))
+        put_row(d, load_i64(d + w.EMPTY), out)
         return
     store_i64(s + FIRST_ROW, row)
     store_i64(s + NUM_ROWS, 1)

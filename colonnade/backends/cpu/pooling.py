@@ -21,7 +21,7 @@ from colonnade.backends.cpu.rows import (
     max_rows,
 )
 from colonnade.backends.cpu.scratch import COUNTS, LOOKED_UP
-from colonnade.backends.cpu.units import implements, pool_weighted_rows
+from colonnade.backends.cpu.units import implements, pool_narrow_rows, pool_weighted_rows
 
 ONE = np.float32(1)
 
@@ -47,6 +47,8 @@ def pool_rows(call: int, d: int, s: int, start: int, n: int) -> int:
     """Pool n batch rows whose lookups lie one after another."""
     if load_i64(d + w.WEIGHTS) != 0:
         return pool_weighted_rows(call, d, s, start, n)
+    if load_i64(d + w.FORM) != w.FORM_F32:
+        return pool_narrow_rows(call, d, s, start, n)
     dim, pooling, rows = load_i64(d + w.DIM), load_i64(d + w.POOLING), s + LOOKED_UP
     for r in range(n):
         count, out = load_i32(s + COUNTS + 4 * r), slot_of(call, d, start + r)

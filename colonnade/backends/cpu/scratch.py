@@ -10,6 +10,8 @@ BLOCK_COLUMNS = 64
 """Most columns of a block."""
 TILE = 512
 """Elements or tokens of a tile of any other column."""
+WIDENED_COUNT, WIDENED_DIM = 2 * GROUP, 256
+"""Rows of few bits that are turned into float32 at a time, and how many values of each."""
 PAIR = 16
 """Bytes of a string in memory: address and length."""
 
@@ -32,4 +34,6 @@ NUM_ROWS = CURSOR + 40
 ROWS_OF_BLOCK = CURSOR + 64  # addresses of table rows, [column, row]
 ROW_PITCH = 8 * (ROW_TILE + 8)  # not a power of two: columns fall on different cache sets
 DESTINATIONS = ROWS_OF_BLOCK + BLOCK_COLUMNS * ROW_PITCH
-SCRATCH_BYTES = DESTINATIONS + 8 * BLOCK_COLUMNS
+WIDENED_ROWS = DESTINATIONS + 8 * BLOCK_COLUMNS  # addresses of rows that were turned into float32
+WIDENED = WIDENED_ROWS + 8 * WIDENED_COUNT  # these rows, a part of each
+SCRATCH_BYTES = WIDENED + 4 * WIDENED_DIM * WIDENED_COUNT

@@ -13,6 +13,7 @@ from colonnade.backends.cpu.rows import copy_row, stream_row
 from colonnade.backends.cpu.scratch import DESTINATIONS, ROW_PITCH, ROW_TILE, ROWS_OF_BLOCK
 from colonnade.backends.cpu.tiles.bucketize import bucketized_rows
 from colonnade.backends.cpu.units import element_rows, implements
+from colonnade.backends.cpu.widen import widen
 
 
 @kernel
@@ -43,6 +44,16 @@ def _copy_block(s: int, count: int, n: int, shift: int, stride: int, dim: int, s
             shift += stride
 
 
+@kernel
+def _widen_block(s: int, count: int, n: int, shift: int, stride: int, dim: int, form: int) -> None:
+    """Facts: as `_copy_block`, and the tables of a block are stored in one form."""
+    for r in range(n):
+        for c in range(count):
+            row, slot = load_i64(s + ROWS_OF_BLOCK + ROW_PITCH * c + 8 * r), load_i64(s + DESTINATIONS + 8 * c)
+            widen(form, row, 0, dim, dim, slot + shift)
+        shift += stride
+
+
 @implements(units.run_single)
 def run_single(call: int, block: int, s: int, begin: int, end: int) -> int:
     """Rows begin .. end - 1 of a block."""
@@ -63,7 +74,11 @@ def run_single(call: int, block: int, s: int, begin: int, end: int) -> int:
             else:
                 element_rows(call, d, s, start, n, rows)
             store_i64(s + DESTINATIONS + 8 * c, load_i64(d + w.OFFSET) + output)
-        _copy_block(s, count, n, start * stride, stride, load_i64(first + w.DIM), load_i64(call + w.STREAM))
+        form = load_i64(first + w.FORM)
+        if form == w.FORM_F32:
+            _copy_block(s, count, n, start * stride, stride, load_i64(first + w.DIM), load_i64(call + w.STREAM))
+        else:
+            _widen_block(s, count, n, start * stride, stride, load_i64(first + w.DIM), form)
         for c in range(count):
             d = first + w.DESCRIPTOR_BYTES * c
             if load_i64(d + w.COPIES) > 0:

@@ -15,6 +15,7 @@ from colonnade.backends.cpu.lookups import slot_of
 from colonnade.backends.cpu.rows import copy_row, scale_row
 from colonnade.backends.cpu.scratch import FACTORS, LOOKED_UP, TILE
 from colonnade.backends.cpu.units import element_rows, implements
+from colonnade.backends.cpu.widen import widen
 
 
 @kernel
@@ -50,6 +51,7 @@ def run_numeric(call: int, d: int, s: int, begin: int, end: int) -> int:
 def run_spread(call: int, d: int, s: int, begin: int, end: int) -> int:
     """Every element's row, side by side in the slot; zeros where a filter drops it."""
     width, dim, weighted = load_i64(d + w.WIDTH), load_i64(d + w.DIM), load_i64(d + w.WEIGHTS) != 0
+    form = load_i64(d + w.FORM)
     for element in range(begin * width, end * width, TILE):
         n = min(TILE, end * width - element)
         element_rows(call, d, s, element, n, s + LOOKED_UP)
@@ -59,7 +61,11 @@ def run_spread(call: int, d: int, s: int, begin: int, end: int) -> int:
             row = (element + i) // width
             out = slot_of(call, d, row) + 4 * dim * (element + i - row * width)
             source = load_i64(s + LOOKED_UP + 8 * i)
-            if weighted and source != load_i64(d + w.EMPTY):
+            if form != w.FORM_F32:
+                widen(form, source, 0, dim, dim, out)
+                if weighted and source != load_i64(d + w.EMPTY):
+                    scale_row(out, out, dim, load_f32(s + FACTORS + 4 * i))
+            elif weighted and source != load_i64(d + w.EMPTY):
                 scale_row(source, out, dim, load_f32(s + FACTORS + 4 * i))
             else:
                 copy_row(source, out, dim)

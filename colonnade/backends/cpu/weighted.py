@@ -12,16 +12,20 @@ from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.intrinsics import kernel, load_f32, load_i32, load_i64, store_f32, store_i64
 from colonnade.backends.cpu.lookups import slot_of
-from colonnade.backends.cpu.rows import add_weighted, copy_row, divide, max_weighted
+from colonnade.backends.cpu.rows import add_weighted, divide, max_weighted
 from colonnade.backends.cpu.scratch import COUNTS, FACTORS, LEAD, LOOKED_UP, WEIGHT
-from colonnade.backends.cpu.units import implements
+from colonnade.backends.cpu.units import implements, pool_narrow
+from colonnade.backends.cpu.widen import put_row
 
 ZERO = np.float32(0)
 
 
 @kernel
-def _more(d: int, rows: int, weights: int, n: int, fresh: bool, out: int) -> None:
-    if load_i64(d + w.POOLING) == w.POOL_MAX:
+def _more(call: int, d: int, s: int, rows: int, weights: int, n: int, fresh: bool, out: int) -> None:
+    if load_i64(d + w.FORM) != w.FORM_F32:
+        store_i64(s + LEAD, 1 if fresh else 0)
+        pool_narrow(call, d, s, rows, n, out)
+    elif load_i64(d + w.POOLING) == w.POOL_MAX:
         max_weighted(rows, weights, n, fresh, out, load_i64(d + w.DIM))
     else:
         add_weighted(rows, weights, n, fresh, out, load_i64(d + w.DIM))
@@ -54,9 +58,9 @@ def pool_weighted_rows(call: int, d: int, s: int, start: int, n: int) -> int:
     for r in range(n):
         count, out = load_i32(s + COUNTS + 4 * r), slot_of(call, d, start + r)
         if count == 0:
-            copy_row(load_i64(d + w.EMPTY), out, load_i64(d + w.DIM))
+            put_row(d, load_i64(d + w.EMPTY), out)
         else:
-            _more(d, rows, weights, count, True, out)
+            _more(call, d, s, rows, weights, count, True, out)
             divide_by_weights(d, _weight(d, weights, count, ZERO), out)
         rows += 8 * count
         weights += 4 * count
@@ -66,7 +70,7 @@ def pool_weighted_rows(call: int, d: int, s: int, start: int, n: int) -> int:
 @implements(units.drain_weighted)
 def drain_weighted(call: int, d: int, s: int, pending: int, out: int) -> int:
     """Go on with a long row: all of its pending lookups."""
-    _more(d, s + LOOKED_UP, s + FACTORS, pending, load_i64(s + LEAD) > 0, out)
+    _more(call, d, s, s + LOOKED_UP, s + FACTORS, pending, load_i64(s + LEAD) > 0, out)
     store_f32(s + WEIGHT, _weight(d, s + FACTORS, pending, load_f32(s + WEIGHT)))
     store_i64(s + LEAD, 0)
     return 0

@@ -38,9 +38,11 @@ NUMBER = 200  # of the column
 VALUE = 208  # a numeric column: VALUE_*
 FAR = 216  # 1 where the table is larger than the caches: rows are prefetched
 OFFSETS = 224  # where in the context the address of the offsets lies, 0: the fields are dense
+FORM = 248  # how the table's rows are stored: FORM_*
 DESCRIPTOR_BYTES = 256
 UNCHECKED = RAGGED = -1
 
+FORM_F32, FORM_F16, FORM_BF16, FORM_INT8 = range(4)
 POOL_SUM, POOL_MEAN, POOL_SQRTN, POOL_MAX, POOL_NONE = range(5)
 VALUE_F32, VALUE_F64, VALUE_INT = range(3)
 

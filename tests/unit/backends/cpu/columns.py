@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy.typing as npt
 
 from colonnade.backends.cpu import CpuBackend
 from colonnade.backends.reference import ReferenceBackend
-from colonnade.core import dims
+from colonnade.core import dims, quantize
 from colonnade.core.batch import Layout, Packed, Place
 from colonnade.core.consts import Const
 from colonnade.core.expr import Apply, Expr, Field
@@ -91,10 +92,12 @@ def boundaries(rng: np.random.Generator, count: int) -> Const:
 class Maker:
     """Draws columns into one program."""
 
-    def __init__(self, seed: int, longest: int = 40) -> None:
+    def __init__(self, seed: int, longest: int = 40, dtypes: Sequence[str] = ("float32",)) -> None:
         self.rng = np.random.default_rng(seed)
         self.longest = longest
+        self.dtypes = dtypes
         self.tables: dict[str, Array] = {}
+        self.table_types: dict[str, tuple[int, str]] = {}
         self.fields: list[tuple[str, str, int]] = []
         self.columns: list[Column] = []
         self.widths = {"a": 0, "b": 0}
@@ -107,14 +110,18 @@ class Maker:
 
     def table(self, rows: int, dim: int, unaligned: bool = False) -> str:
         name = f"t{len(self.tables)}"
-        values = floats(self.rng, rows * dim).astype(np.float32)
+        values = floats(self.rng, rows * dim).astype(np.float32).reshape(rows, dim)
+        dtype = self.dtypes[int(self.rng.integers(len(self.dtypes)))]
+        if dtype != "float32":
+            # Beyond the largest float16 it becomes infinite, as other values do by rounding: backends take any bits.
+            values = quantize.encode(np.nan_to_num(values) if dtype == quantize.INT8_ROWWISE else values, dtype)
         if unaligned:
             raw = np.zeros(values.nbytes + 1, np.uint8)
-            raw[1:] = values.view(np.uint8)
-            values = raw[1:].view(np.float32)
-        values = values.reshape(rows, dim)
+            raw[1:] = values.reshape(-1).view(np.uint8)
+            values = raw[1:].view(values.dtype).reshape(values.shape)
         values.flags.writeable = False
         self.tables[name] = values
+        self.table_types[name] = (dim, dtype)
         return name
 
     def ids(self, rows: int, source: Expr, dtype: str) -> Expr:
@@ -203,7 +210,7 @@ class Maker:
         strings = [text(self.rng, self.longest, self.separator) for _ in range(rows * widths.get("string", 0))]
         program = Program(
             (),
-            tuple(Table(n, *t.shape) for n, t in self.tables.items()),
+            tuple(Table(n, len(t), *self.table_types[n]) for n, t in self.tables.items()),
             tuple(self.columns),
             tuple(Buffer(n, B, w) for n, w in self.widths.items()),
             (),
