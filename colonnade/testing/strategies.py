@@ -15,7 +15,7 @@ import numpy.typing as npt
 from hypothesis import strategies as st
 
 from colonnade import ops
-from colonnade.core import dims
+from colonnade.core import dims, quantize
 from colonnade.core.consts import Const
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import ShapeError
@@ -99,15 +99,16 @@ def cases(
     poolings: tuple[str, ...] = POOLINGS,
     ids_in_range: bool = False,
     ragged: bool = False,
+    table_dtypes: tuple[str, ...] = ("float32",),
 ) -> Case:
     """A case; with `ids_in_range`, every column's ids are proven to lie in its table; with `ragged`, some columns read
-    ragged fields.
+    ragged fields; each table is of one of `table_dtypes`.
     """
     rows = draw(st.sampled_from(batches))
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     offsets = _offsets(draw, rng, rows) if ragged else {}
     made = [
-        _Maker(draw, rng, f"c{i}", poolings, ids_in_range, widths, tuple(offsets)).column()
+        _Maker(draw, rng, f"c{i}", poolings, ids_in_range, widths, tuple(offsets), table_dtypes).column()
         for i in range(draw(st.integers(1, max_columns)))
     ]
     inputs = tuple(i for m in made for i in m.fields.values())
@@ -174,6 +175,7 @@ class _Maker:
         proven: bool,
         widths: tuple[int, ...],
         offsets: tuple[str, ...],
+        table_dtypes: tuple[str, ...],
     ) -> None:
         self.draw = draw
         self.rng = rng
@@ -182,6 +184,7 @@ class _Maker:
         self.proven = proven
         self.width = draw(st.sampled_from(widths))
         self.offsets = draw(st.sampled_from((None, *offsets * 2))) if offsets else None
+        self.table_dtypes = table_dtypes
         self.fields: dict[str, Input] = {}
         self.factors: dict[str, bool] = {}
 
@@ -204,7 +207,8 @@ class _Maker:
         is_proven = facts.hi is not None and facts.lo is not None and facts.lo >= 0
         if not self.proven and draw(st.booleans()):
             rows, is_proven = max(1, rows - draw(st.integers(0, 3))), False
-        table = Table(f"t_{self.name}", rows, draw(st.sampled_from(EMBEDDING_DIMS)))
+        dim, dtype = draw(st.sampled_from(EMBEDDING_DIMS)), draw(st.sampled_from(self.table_dtypes))
+        table = Table(f"t_{self.name}", rows, dim, dtype)
         weights = None
         if source is start and draw(st.integers(0, 3)) == 0:
             weights = self._weights(signed=pooling in ("sum", "max", "none"))
@@ -298,15 +302,19 @@ def _placed(draw: Draw, made: list[tuple[dict[str, Any], int]]) -> tuple[tuple[C
 
 
 def _table_rows(rng: np.random.Generator, table: Table) -> Array:
-    """Normal values, some signed zeros and huge ones; every second table is an unaligned view, all are read-only."""
+    """Normal values, some signed zeros and huge ones, stored in the table's type; every second table is an unaligned
+    view, all are read-only.
+    """
     shape = (table.rows, table.embedding_dim)
     values = rng.standard_normal(shape).astype(np.float32)
     values[rng.random(shape) < 0.05] = -0.0
-    values[rng.random(shape) < 0.02] = 3e20
+    values[rng.random(shape) < 0.02] = 6e4 if table.dtype == quantize.FLOAT16 else 3e20
+    if table.dtype != "float32":
+        values = quantize.store(values, table.dtype).array
     if rng.integers(2):
         raw = np.zeros(values.nbytes + 1, np.uint8)
         raw[1:] = values.reshape(-1).view(np.uint8)
-        values = raw[1:].view(np.float32).reshape(shape)
+        values = raw[1:].view(values.dtype).reshape(values.shape)
     values.flags.writeable = False
     return values
 

@@ -14,10 +14,13 @@ from colonnade import ops
 from colonnade.backends.backend import Backend, layouts
 from colonnade.backends.feed import FeedReader
 from colonnade.backends.reference import ReferenceBackend
+from colonnade.core.quantize import NARROW
 from colonnade.testing.check_backend import check_case
 from colonnade.testing.strategies import Case, cases, column_ops, known_ops
 
 BACKENDS = ["reference", "cpu"] if find_spec("colonnade.backends.cpu.backend") else ["reference"]
+
+TABLE_DTYPES = ("float32", *NARROW)
 
 
 @pytest.fixture(params=BACKENDS, scope="module")
@@ -72,6 +75,20 @@ def test_long_rows(backend: Backend, case: Case) -> None:
 @settings(max_examples=30)
 @given(case=cases(ragged=True, max_columns=3), policy=st.sampled_from(("error", "zero")), threads=st.integers(1, 3))
 def test_ragged_fields(backend: Backend, case: Case, policy: str, threads: int) -> None:
+    check_case(backend, case, id_policy=policy, threads=threads)
+
+
+@settings(max_examples=40)
+@given(
+    case=st.one_of(
+        cases(table_dtypes=TABLE_DTYPES),
+        cases(table_dtypes=NARROW, ragged=True, max_columns=3),
+        cases(table_dtypes=NARROW, batches=(1, 2), widths=(511, 700), max_columns=1),
+    ),
+    policy=st.sampled_from(("error", "zero")),
+    threads=st.integers(1, 3),
+)
+def test_table_dtypes(backend: Backend, case: Case, policy: str, threads: int) -> None:
     check_case(backend, case, id_policy=policy, threads=threads)
 
 
