@@ -15,6 +15,7 @@ import torch
 
 from colonnade.backends.gpu.graphs import Queue, Work, host_memory
 from colonnade.backends.gpu.staging import Bucket, Region, Regions, Staged, StagingPlan, after
+from colonnade.core.batch import Layout
 from colonnade.errors import OptionError
 from colonnade.ir.program import Buffer
 
@@ -23,6 +24,7 @@ MAX_GRAPHS = 48
 """Buckets a lane keeps: batches of 1 to 4,096 rows are 24 of them."""
 
 
+MAX_NUMBERS = 1024
 LARGE_BYTES = 1 << 18
 """Outputs from this size on are copied from the device once for each request, into memory that the caller keeps."""
 
@@ -43,19 +45,28 @@ class Results:
         """Whether they do not go through the lane's own block on the host."""
         return self.num_bytes > LARGE_BYTES
 
+    def views(self, block: torch.Tensor) -> dict[str, Array | torch.Tensor]:
+        """The outputs in a block on the host; tensors where numpy has not their dtype."""
+        found: dict[str, Array | torch.Tensor] = {}
+        for name, region in self.regions.items():
+            value = region.of(block)
+            found[name] = value if value.dtype == torch.bfloat16 else value.numpy()
+        return found
+
 
 @dataclass(eq=False)
 class Prepared:
     """A bucket in a lane.
 
-    buffers: that columns write to.   statuses: one a layout.   runs: how often it was run without a graph.
-    results: known after the first run.   replay: its graph, once captured.
+    buffers: that columns write to.   runs: how often it was run without a graph.
+    results: known after the first run.   views: of small ones, in the lane's block.   replay: its graph, once captured.
     """
 
     staged: Staged
     buffers: Mapping[str, torch.Tensor]
     runs: int = 0
     results: Results | None = None
+    views: Mapping[str, Array | torch.Tensor] = field(default_factory=dict)
     replay: Work | None = None
     values: dict[str, torch.Tensor] = field(init=False)
     """What the dense rest reads, by name."""
@@ -103,16 +114,24 @@ class Lane:
         self._plan = plan
         self._buffer_rows = tuple(zip(buffers, rows, strict=True))
         self._prepared: OrderedDict[Bucket, Prepared] = OrderedDict()
+        self._numbers: dict[tuple[str, int], Array] = {}
         self._host_in, self._device_in = Block(partial(host_memory, queue.device)), Block(queue.device_memory)
         self._buffers = Block(queue.device_memory)
         self.host_out = host_memory(queue.device, LARGE_BYTES)
+        self.host_statuses = self._statuses_of(self.host_out).numpy()
         self.device_out = Block(queue.device_memory)
         self.grow_out(after(8 * len(plan.layouts)))
 
-    def numbers(self, region: Region) -> Array:
-        """The region of the host block, to pack into."""
-        self._grow_in(region.end)
-        return region.of(self._host_in.tensor).numpy()
+    def numbers(self, dtype: str, rows: int) -> Array:
+        """The first layout's buffer of a dtype for so many rounded rows, in the host block."""
+        found = self._numbers.get((dtype, rows))
+        if found is None:
+            region = self._plan.first(dtype, rows)
+            self._grow_in(region.end)
+            if len(self._numbers) > MAX_NUMBERS:
+                self._numbers.clear()
+            self._numbers[dtype, rows] = found = region.of(self._host_in.tensor).numpy()
+        return found
 
     def prepare(self, bucket: Bucket) -> Prepared:
         """The bucket's views of the blocks, and what is known of it from before."""
@@ -136,11 +155,15 @@ class Lane:
 
     def statuses(self) -> torch.Tensor:
         """How many ids are outside their tables, by layout: on the device, at the head of the outputs."""
-        return Region(0, torch.int64, (len(self._plan.layouts),)).of(self.device_out.tensor)
+        return self._statuses_of(self.device_out.tensor)
+
+    def _statuses_of(self, block: torch.Tensor) -> torch.Tensor:
+        return Region(0, torch.int64, (len(self._plan.layouts),)).of(block)
 
     def _grow_in(self, num_bytes: int) -> None:
         if self._host_in.grow(num_bytes) | self._device_in.grow(num_bytes):
             self._prepared.clear()
+            self._numbers.clear()
 
     def _made(self, bucket: Bucket) -> Prepared:
         regions = self._plan.regions(bucket)
@@ -196,12 +219,12 @@ class Reserved:
         self._plan = plan
         self.lane = pool.take()
 
-    def array(self, layout: Any, dtype: str, rows: int) -> Array:
+    def array(self, layout: Layout, dtype: str, rows: int) -> Array:
         """The buffer of a dtype, in the block that goes to the device where its place is known already."""
-        region = self._plan.first(layout, dtype, rows)
-        if region is None:
-            return np.empty(rows * layout.widths[dtype], dtype)
-        return self.lane.numbers(region)
+        size, rounded = rows * layout.widths[dtype], self._plan.first_rows(layout, rows)
+        if rounded is None:
+            return np.empty(size, dtype)
+        return self.lane.numbers(dtype, rounded)[:size]
 
     def close(self) -> None:
         """Give the lane back."""

@@ -28,6 +28,7 @@ from colonnade.backends.gpu.padding import Dependent, Proven, row_independent
 from colonnade.backends.gpu.staging import Region, StagingPlan, after
 from colonnade.backends.sizes import DimFunction, Sizes, dim_function
 from colonnade.core.batch import Layout, Packed
+from colonnade.core.dims import Dim
 from colonnade.errors import GraphError, IdRangeError, listed
 from colonnade.ir.program import REQUIRE, Instruction, Program, Weights
 
@@ -87,7 +88,7 @@ class GpuRunner:
         batch = frozenset((proof.batch,)) if isinstance(proof, Proven) and self._padded else frozenset()
         inputs = [i for i in program.inputs if i.name in self._dense.inputs]
         self._plan = StagingPlan(program, [c.layout for c in columns], inputs, batch)
-        self._shapes = {o.name: tuple(dim_function(d) for d in o.shape) for o in on_device.outputs if self._padded}
+        self._outputs_of = [(o.name, o.value.name, _varying(o.shape) if self._padded else ()) for o in program.outputs]
         self._uncaptured = self._dense.synchronises
         make_queue = queue or (HostQueue if device.type == "cpu" else lambda: CudaQueue(device))
         rows = [dim_function(b.rows) for b in program.buffers]
@@ -156,12 +157,12 @@ class GpuRunner:
                 prepared.replay()
             else:
                 self._direct(lane, prepared)
-            block = self._fetched(lane, prepared)
+            statuses, views = self._fetched(lane, prepared)
         finally:
             lane.queue.wait()  # nothing may be under way in a lane that is given back
         answered = time.perf_counter_ns()
-        zeroed = self._zeroed(request, block)
-        outputs = self._outputs(request, prepared.results, block)
+        zeroed = self._zeroed(request, statuses)
+        outputs = self._outputs(request, prepared, views)
         ended = time.perf_counter_ns()
         if prepared.replay is None and prepared.runs >= RUNS_BEFORE_CAPTURE:
             self._capture(lane, prepared)
@@ -175,8 +176,9 @@ class GpuRunner:
         def run() -> None:
             values = self._computed(lane, prepared)
             if prepared.results is None or self._uncaptured:
-                prepared.results = _results(values, len(self._columns))
-                if lane.grow_out(prepared.results.num_bytes):
+                prepared.results = results = _results(values, len(self._columns))
+                prepared.views = {} if results.are_large else results.views(lane.host_out)
+                if lane.grow_out(results.num_bytes):
                     values = self._computed(lane, prepared)  # the status words moved
             self._collect(lane, prepared.results, values)
 
@@ -226,42 +228,43 @@ class GpuRunner:
                 size = results.num_bytes
                 lane.host_out[:size].copy_(block[:size], non_blocking=True)
 
-    def _fetched(self, lane: Lane, prepared: Prepared) -> torch.Tensor:
-        """The block on the host that the outputs come to; a large one belongs to this request."""
+    def _fetched(self, lane: Lane, prepared: Prepared) -> tuple[Array, Mapping[str, Array | torch.Tensor]]:
+        """Where the status words and outputs come to on the host; the memory of large ones belongs to this request."""
         results = prepared.results
         assert results is not None
         if not results.are_large:
-            return lane.host_out
+            return lane.host_statuses, prepared.views
         loan = self._loans.take(results.num_bytes)
         target = torch.empty(results.num_bytes, dtype=torch.uint8) if loan is None else torch.from_numpy(loan)
         source = lane.device_out.tensor[: results.num_bytes]
         lane.queue.run(lambda: _copy(target, source, non_blocking=loan is not None))
-        return target
+        return target[: 8 * len(self._columns)].view(torch.int64).numpy(), results.views(target)
 
-    def _zeroed(self, request: Request, block: torch.Tensor) -> int:
-        statuses: list[int] = block[: 8 * len(self._columns)].view(torch.int64).tolist()
-        for columns, packed, status in zip(self._columns, request.packed, statuses, strict=True):
-            if status and self._errors:
+    def _zeroed(self, request: Request, statuses: Array) -> int:
+        counts: list[int] = statuses.tolist()
+        for columns, packed, count in zip(self._columns, request.packed, counts, strict=True):
+            if count and self._errors:
                 raise columns.diagnose(packed)
-        return sum(statuses)
+        return sum(counts)
 
-    def _outputs(self, request: Request, results: Results | None, block: torch.Tensor) -> dict[str, Any]:
+    def _outputs(
+        self, request: Request, prepared: Prepared, views: Mapping[str, Array | torch.Tensor]
+    ) -> dict[str, Any]:
         """The outputs as the caller gets them."""
+        results, sizes = prepared.results, request.sizes
         assert results is not None
         outputs: dict[str, Any] = {}
-        value: torch.Tensor | Array
-        for output in self._program.outputs:
-            name, source = output.name, output.value.name
-            region = results.regions.get(name)
-            if region is None:
+        for name, source, varying in self._outputs_of:
+            value = views.get(name)
+            if value is None:
                 value = results.constants[name] if name in results.constants else self._given(source, request)
             else:
-                value = region.of(block)
-                if self._padded:
-                    value = value[tuple(slice(size(request.sizes)) for size in self._shapes[name])]
-                value = value.contiguous() if results.are_large else value.clone()
-            if isinstance(value, torch.Tensor) and not request.is_torch:
-                value = value.numpy()
+                if varying:
+                    value = value[tuple([slice(size(sizes)) for size in varying])]
+                if not results.are_large:
+                    value = value.clone() if isinstance(value, torch.Tensor) else value.copy()
+            if isinstance(value, torch.Tensor) != request.is_torch:
+                value = _converted(value)
             outputs[name] = value
         return outputs
 
@@ -319,6 +322,19 @@ def _results(values: Mapping[str, Any], num_layouts: int) -> Results:
         else:
             constants[name] = np.array(value)
     return Results(regions, constants, after(end))
+
+
+def _varying(shape: tuple[Dim, ...]) -> tuple[DimFunction, ...]:
+    """The dims up to the last that is not the same in all requests."""
+    count = max((i + 1 for i, d in enumerate(shape) if not isinstance(d, int)), default=0)
+    return tuple(dim_function(d) for d in shape[:count])
+
+
+def _converted(value: torch.Tensor | Array) -> torch.Tensor | Array:
+    """An array of a tensor and the other way round, where the other kind has the dtype."""
+    if isinstance(value, torch.Tensor):
+        return value if value.dtype == torch.bfloat16 else value.numpy()
+    return value if value.dtype == object else torch.from_numpy(value)
 
 
 def _copy(target: torch.Tensor, source: torch.Tensor, *, non_blocking: bool) -> None:

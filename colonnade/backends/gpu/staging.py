@@ -123,7 +123,7 @@ class StagingPlan:
         )
         self._strings = tuple(x.widths.get("string") for x in layouts)
         self._inputs = tuple((i.name, torch_dtype(i.dtype), tuple(dim_function(d) for d in i.shape)) for i in inputs)
-        first = layouts[0].rows if layouts else 0
+        first = layouts[0].rows if layouts else None
         self._first_is_plain = isinstance(first, int | sympy.Symbol)
         self._first_rounds = isinstance(first, sympy.Symbol) and first.name in padded
 
@@ -161,13 +161,15 @@ class StagingPlan:
             end = end if texts[-1] is None else texts[-1].end
         return Regions(rows, sizes, tuple(numbers), inputs, tuple(offsets), tuple(texts), after(end))
 
-    def first(self, layout: Layout, dtype: str, rows: int) -> Region | None:
-        """Where the numbers of the first layout lie, whatever else the request holds; None of another layout."""
-        if not self._first_is_plain or not self.layouts or layout is not self.layouts[0]:
+    def first_rows(self, layout: Layout, rows: int) -> int | None:
+        """The rounded rows of the first layout, whose numbers lie where these alone say; None of another layout."""
+        if not self._first_is_plain or layout is not self.layouts[0]:
             return None
-        num_rows = rows_bucket(rows) if self._first_rounds else rows
-        region = self._numbers_of(0, num_rows, HEADER_BYTES * len(self.layouts))[dtype]
-        return Region(region.start, region.dtype, (rows * layout.widths[dtype],))
+        return rows_bucket(rows) if self._first_rounds else rows
+
+    def first(self, dtype: str, rows: int) -> Region:
+        """Where the numbers of the first layout lie, whatever else the request holds; rows are rounded."""
+        return self._numbers_of(0, rows, HEADER_BYTES * len(self.layouts))[dtype]
 
     def _numbers_of(self, k: int, num_rows: int, end: int) -> dict[str, Region]:
         found = {}
@@ -189,7 +191,7 @@ class Staged:
         self.device = device[: regions.num_bytes]
         headers = [Region(HEADER_BYTES * k, torch.int64, (HEADER_WORDS,)) for k in range(len(regions.rows))]
         self._headers = [region.of(host).numpy() for region in headers]
-        self._numbers = [{t: r.of(host).numpy() for t, r in numbers.items()} for numbers in regions.numbers]
+        self._numbers = [_addressed(numbers, host) for numbers in regions.numbers]
         self._inputs = {name: region.of(host).numpy() for name, region in regions.inputs.items()}
         self._offsets = [None if r is None else r.of(host).numpy() for r in regions.offsets]
         self._texts = [None if r is None else r.of(host).numpy() for r in regions.texts]
@@ -210,9 +212,9 @@ class Staged:
         """Write a request of this bucket into the host block, but for what was packed there."""
         for k, packed in enumerate(request.packed):
             self._headers[k][0] = packed.rows
-            for dtype, target in self._numbers[k].items():
+            for dtype, target, address in self._numbers[k]:
                 source = packed.buffers.get(dtype)
-                if source is not None and _address(source) != _address(target):
+                if source is not None and _address(source) != address:
                     target[: source.size] = source
             self._write_strings(k, packed)
         for name, target in self._inputs.items():
@@ -235,6 +237,14 @@ def _write_padded(target: Array, value: torch.Tensor | Array) -> None:
             target[(*[slice(None)] * axis, slice(n, None))] = 0
         target = target[tuple(slice(n) for n in source.shape)]
     target[...] = source
+
+
+def _addressed(numbers: Mapping[str, Region], host: torch.Tensor) -> list[tuple[str, Array, int]]:
+    found = []
+    for dtype, region in numbers.items():
+        array = region.of(host).numpy()
+        found.append((dtype, array, _address(array)))
+    return found
 
 
 def _num_bytes(packed: Packed) -> int:

@@ -11,7 +11,7 @@ import torch
 from colonnade.backends.backend import layouts
 from colonnade.backends.feed import FeedReader, Request
 from colonnade.backends.gpu.columns import Sources
-from colonnade.backends.gpu.graphs import HostQueue, Work
+from colonnade.backends.gpu.graphs import HostQueue, Queue, Work
 from colonnade.backends.gpu.padding import Dependent, Proven
 from colonnade.backends.gpu.runner import GpuRunner
 from colonnade.core import dims
@@ -178,6 +178,7 @@ class Case:
         id_policy: str = "error",
         num_lanes: int = 2,
         seed: int = 0,
+        queue: Callable[[], Queue] | None = None,
     ) -> None:
         self.queues: list[ReplayQueue] = []
         self.weights = weights(seed)
@@ -190,7 +191,7 @@ class Case:
             id_policy=id_policy,
             num_lanes=num_lanes,
             independent=independent,
-            queue=self._queue if replays else None,
+            queue=self._queue if replays else queue,
         )
         self.reader = FeedReader(program, LAYOUTS, self.runner.dense_inputs)
 

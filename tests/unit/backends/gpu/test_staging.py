@@ -48,8 +48,8 @@ def test_regions_are_aligned_and_apart_and_text_is_last(rows: int, padded: bool)
     assert ordered[-1] is text and ordered[-1].end <= regions.num_bytes
     assert all(a.end <= b.start or a.end == a.start for a, b in itertools.pairwise(ordered))
     for dtype, region in regions.numbers[0].items():
-        first = made.first(rc.LAYOUTS[0], dtype, rows)
-        assert first is not None and first.start == region.start and first.end <= region.end
+        rounded = made.first_rows(rc.LAYOUTS[0], rows)
+        assert rounded == regions.rows[0] and made.first(dtype, rounded) == region
 
 
 def test_a_request_reaches_the_device_as_it_is() -> None:
