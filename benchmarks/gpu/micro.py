@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from benchmarks.gpu import fbgemm
 from benchmarks.gpu.clock import copy_bandwidth
-from benchmarks.gpu.ours import ColumnsAlone, poisoned
+from benchmarks.gpu.ours import ColumnsAlone, on_device, poisoned
 from benchmarks.gpu.rows import Check, Found, Refused, Row
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.skeleton import fill, first, skeleton
@@ -127,11 +127,10 @@ class _Sets:
         size = 4 * rows * (width + len(micro.starts))
         count = 2 if setting.dry else max(2, min(MOST_SETS, -(-SET_BYTES // size)))
         packed = [random_batch(columns, rows, seed) for seed in range(count)]
-        put = lambda array: torch.from_numpy(array).to(setting.device)  # noqa: E731
         return _Sets(
             packed,
-            [put(p.buffers["float32"]) for p in packed],
-            [put(micro.ids(p)) for p in packed],
+            [on_device(p.buffers["float32"], setting.device) for p in packed],
+            [on_device(micro.ids(p), setting.device) for p in packed],
             [poisoned(rows, width, setting.device) for _ in range(count)],
         )
 

@@ -117,6 +117,11 @@ class ColumnsAlone:
         return Bound(lambda: columns.launch(sources, packed.rows, buffers, status), buffers, status)
 
 
+def on_device(array: Array, device: torch.device) -> torch.Tensor:
+    """A copy of a host array."""
+    return torch.from_numpy(np.array(array)).to(device)
+
+
 def poisoned(rows: int, width: int, device: torch.device) -> torch.Tensor:
     """float32 [rows, width] of NaN."""
     if device.type == "cuda":

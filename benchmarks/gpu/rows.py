@@ -138,6 +138,8 @@ def _lines(row: Stored) -> Iterator[tuple[str, ...]]:
             of_floor = f"{t['p50'] / least:.2f}" if least and not kind else ""
             yield (*head, kind + name, *times, of_floor, more)
             more = ""
+    if more:
+        yield (*head, "", "", "", "", "", more)
     if least:
         floor = row["floor"]
         moved = f"{floor['bytes'] / 1e6:.4g} MB at {floor['bytes_per_second'] / 1e12:.3g} TB/s"

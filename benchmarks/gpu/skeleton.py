@@ -69,7 +69,7 @@ def resized(program: Program, rows: int) -> Program:
 
 
 def _resized(column: Column, old: Mapping[str, int], rows: int) -> Column:
-    if column.table not in old:
+    if column.table is None or column.table not in old:
         return column
     ids = column.ids
     if not isinstance(ids, Apply) or ids.op != Mod(old[column.table]):

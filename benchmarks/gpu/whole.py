@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -225,13 +226,13 @@ def _parts(
 
 
 def _dense_calls(model: Model, request: Request, rows: int, device: torch.device) -> Sequence[Call]:
-    plan = DensePlan(model.program, {k: v for k, v in model.weights.params.items()}, device)
+    plan = DensePlan(model.program, model.weights.params, device)
     tensors = {k: v.to(device) for k, v in request.tensors.items() if isinstance(v, torch.Tensor)}
     calls = []
     for _ in range(SETS):
         buffers = {b.name: poisoned(rows, b.width, device).normal_() for b in model.program.buffers}
         values = {**tensors, **buffers}
-        calls.append(lambda values=values: plan.run(values, request.sizes))
+        calls.append(partial(plan.run, values, request.sizes))
     return calls
 
 
@@ -243,5 +244,5 @@ def _copied(clock: Clock, size: int, *, to_device: bool) -> Timing:
         host = torch.randint(0, 255, (size,), dtype=torch.uint8, pin_memory=cuda)
         there = torch.empty(size, dtype=torch.uint8, device=clock.device)
         source, target = (host, there) if to_device else (there, host)
-        calls.append(lambda source=source, target=target: target.copy_(source, non_blocking=True))
+        calls.append(partial(target.copy_, source, non_blocking=True))
     return clock.graph(calls)

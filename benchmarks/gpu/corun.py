@@ -1,0 +1,69 @@
+"""E with large tables of 2^23 rows: all tables on the device, beside a budget that leaves the large ones out."""
+
+from __future__ import annotations
+
+import inspect
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+import colonnade.compiler as compiler
+from benchmarks.gpu.ours import Ours, record_batch
+from benchmarks.gpu.rows import Found, Refused, Row
+from benchmarks.gpu.setting import Setting
+from benchmarks.gpu.skeleton import LARGE, fill, skeleton
+from benchmarks.gpu.whole import checked_outputs, feed_of, unrounded
+from colonnade.ir.program import Program
+from colonnade.testing.timing import alternate
+
+CASE = "E"
+WHAT = "co-running"
+ROWS = 1 << 23
+OPTION = "gpu_table_budget"
+"""The option of `compile` that says how many bytes of tables the device may hold."""
+
+
+def case(setting: Setting) -> Iterator[Found]:
+    """Dicts and record batches, with and without the budget."""
+    program = skeleton(CASE, setting.large_rows(ROWS))
+    setting.say(f"{CASE}: co-running: fill and compile")
+    weights = fill(program, 0, setting.device)
+    small = sum(t.bytes for t in program.tables if LARGE not in t.name)
+    large = sum(t.bytes for t in program.tables) - small
+    sides: dict[str, Any] = {}
+    seconds: dict[str, float] = {}
+    for side, options in _budgets(small).items():
+        began = time.perf_counter()
+        sides[side] = compiler.compile(program, setting.target, weights=weights, **options)
+        seconds[f"compile s, {side}"] = time.perf_counter() - began
+    expected = Ours(unrounded(program), weights, "cpu")
+    facts = {"GB of large tables": large / 1e9, "GB of small ones": small / 1e9, **seconds}
+    for rows in setting.sizes(32, 256, 2048):
+        setting.say(f"{CASE}: co-running, batch {rows}")
+        yield from _measured(setting, program, sides, expected, rows, facts)
+
+
+def _budgets(small: int) -> dict[str, dict[str, Any]]:
+    """Options by side. Facts: a version of `compile` without the option has one side."""
+    found: dict[str, dict[str, Any]] = {"all on the device": {}}
+    if OPTION in inspect.signature(compiler.compile).parameters:
+        found["large tables on the host"] = {OPTION: small}
+    return found
+
+
+def _measured(
+    setting: Setting, program: Program, sides: dict[str, Any], expected: Ours, rows: int, facts: dict[str, float]
+) -> Iterator[Found]:
+    feed = feed_of(program, rows)
+    batch = record_batch(program, feed)
+    want = expected.executable(feed)
+    calls, checks = {}, {}
+    for side, executable in sides.items():
+        for form, request in (("dict of arrays", feed), ("record batch", batch)):
+            name = f"{side}, {form}"
+            checks[name] = checked_outputs(executable(request), want)
+            calls[name] = partial(executable, request)
+    yield from (Refused(CASE, WHAT, rows, name, c) for name, c in checks.items() if not c.ok)
+    times = alternate({name: call for name, call in calls.items() if checks[name].ok}, setting.runs)
+    yield Row(CASE, WHAT, rows, times, checks, facts=facts)
