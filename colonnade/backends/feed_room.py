@@ -16,8 +16,8 @@ from colonnade.backends.arena import ArenaPool
 from colonnade.core import dims
 from colonnade.ir.program import Buffer
 
-SMALL = 1 << 16
-"""Bytes up to which the allocator of the process has no need of fresh pages."""
+SMALL = 1 << 18
+"""Bytes up to which the allocator of the process keeps pages by itself, and a loan costs more than it saves."""
 
 
 class SpareMemory:

@@ -378,7 +378,7 @@ def test_numbers_do_not_become_text() -> None:
 
 def test_large_requests_do_not_share_memory_while_they_live() -> None:
     read = reader().read
-    feeds = [a_feed(9000, seed) for seed in range(3)]
+    feeds = [a_feed(20000, seed) for seed in range(3)]
     requests = [read(feed) for feed in feeds]
     for request, feed in zip(requests, feeds, strict=True):
         check(request, feed)
