@@ -13,7 +13,7 @@ from benchmarks.gpu.ours import Ours, record_batch
 from benchmarks.gpu.rows import Found, Refused, Row
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.skeleton import LARGE, fill, skeleton
-from benchmarks.gpu.whole import checked_outputs, feed_of, unrounded
+from benchmarks.gpu.whole import checked_calls, feed_of, unrounded
 from colonnade.ir.program import Program
 from colonnade.testing.timing import alternate
 
@@ -62,8 +62,8 @@ def _measured(
     for side, executable in sides.items():
         for form, request in (("dict of arrays", feed), ("record batch", batch)):
             name = f"{side}, {form}"
-            checks[name] = checked_outputs(executable(request), want)
             calls[name] = partial(executable, request)
+            checks[name] = checked_calls(calls[name], want)
     yield from (Refused(CASE, WHAT, rows, name, c) for name, c in checks.items() if not c.ok)
     times = alternate({name: call for name, call in calls.items() if checks[name].ok}, setting.runs)
     yield Row(CASE, WHAT, rows, times, checks, facts=facts)

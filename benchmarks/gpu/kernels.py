@@ -12,7 +12,7 @@ from benchmarks.gpu.ours import Ours
 from benchmarks.gpu.rows import Found, Refused, Row
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.skeleton import fill, skeleton
-from benchmarks.gpu.whole import LARGE_ROWS, PACKED, checked_outputs, feed_of, unrounded
+from benchmarks.gpu.whole import LARGE_ROWS, PACKED, checked_calls, feed_of, unrounded
 from colonnade.testing.timing import Call
 
 MODELS = ("E", "F")
@@ -45,7 +45,7 @@ def case(setting: Setting) -> Iterator[Found]:
             setting.say(f"{name}: kernels, batch {rows}")
             feed = feed_of(program, rows)
             call = ours.packed_call(ours.request(feed))
-            check = checked_outputs(call(), expected.executable(feed))
+            check = checked_calls(call, expected.executable(feed))
             if not check.ok:
                 yield Refused(name, "kernels", rows, PACKED, check)
                 continue
@@ -54,6 +54,7 @@ def case(setting: Setting) -> Iterator[Found]:
             facts = {
                 "kernels a request": sum(kernels.values()),
                 "copies and fills a request": sum(n for k, n in found.items() if k.startswith(COPIES)) / REQUESTS,
+                "notes": ours.notes,
                 "by name": "; ".join(f"{n:g} {k[:40]}" for k, n in sorted(kernels.items(), key=lambda x: -x[1])),
             }
             yield Row(name, "kernels", rows, {}, {PACKED: check}, facts=facts)

@@ -14,7 +14,7 @@ from torch.nn import functional
 from benchmarks.gpu import fbgemm
 from benchmarks.gpu.clock import copy_bandwidth
 from benchmarks.gpu.ours import ColumnsAlone, on_device, poisoned
-from benchmarks.gpu.rows import Check, Found, Refused, Row
+from benchmarks.gpu.rows import Check, Found, Row, timed
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.skeleton import fill, first, skeleton
 from colonnade.core.batch import Packed
@@ -172,21 +172,13 @@ def _measured(
     if lookup is not None:
         checks[LOOKUP] = _checked(lookup.calls, lambda i: lookup.outputs[i], want)
         times[LOOKUP] = lambda: clock.graph(lookup.calls)
-    sides, refused = _timed(checks, times, rows)
+    sides, refused = timed(CASE, "columns", rows, checks, times)
     bare = clock.graph([_filling(out) for out in sets.outputs])
     yield from refused
     yield Row(
         CASE, "columns", rows, sides, checks, _floor(micro, sets, setting.device), {FILL: bare},
         {**facts, "sets": len(sets.packed)},
     )  # fmt: skip
-
-
-def _timed(
-    checks: Mapping[str, Check], times: Mapping[str, Callable[[], Timing]], rows: int, what: str = "columns"
-) -> tuple[dict[str, Timing], list[Refused]]:
-    """Times of the sides whose check is green."""
-    refused = [Refused(CASE, what, rows, side, check) for side, check in checks.items() if not check.ok]
-    return {side: time_it() for side, time_it in times.items() if checks[side].ok}, refused
 
 
 def _checked(calls: Sequence[Call], output: Callable[[int], torch.Tensor], want: Sequence[torch.Tensor]) -> Check:
@@ -258,15 +250,16 @@ def compile_case(setting: Setting) -> Iterator[Found]:
         in_graph = f"{COMPILED}, in a CUDA graph"
         checks[in_graph] = checks[COMPILED]
         clock = setting.clock
-        sides, refused = _timed(
+        sides, refused = timed(
+            CASE,
+            "compile",
+            rows,
             checks,
             {
                 OURS: lambda: clock.graph([b.call for b in bound]),  # noqa: B023
                 COMPILED: lambda: clock.events(calls),  # noqa: B023
                 in_graph: lambda: clock.graph(calls),  # noqa: B023
             },
-            rows,
-            "compile",
         )
         yield from refused
         yield Row(CASE, "compile", rows, sides, checks, _floor(micro, sets, setting.device), facts=facts)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,31 @@ class Ours:
     def packed_call(self, request: Request) -> Call:
         """Answers a request that lies packed in host memory."""
         return lambda: self.runner.run(request).outputs
+
+    @contextmanager
+    def in_place(self, feed: Feed) -> Iterator[Call | None]:
+        """Answers a request that lies packed where the runner copies it from; None where it has no such place."""
+        room = self.runner.reserve()
+        if room is None:
+            yield None
+            return
+        try:
+            # The first answer makes the memory as large as it need be: what is read after it stays in its place.
+            self.runner.run(self.reader.read(feed, room), room)
+            request = self.reader.read(feed, room)
+            yield lambda: self.runner.run(request, room).outputs
+        finally:
+            room.close()
+
+    def profile(self, request: Request) -> dict[str, float]:
+        """Seconds of each part of a request run piece by piece, where the runner can tell."""
+        found = getattr(self.runner, "profile", None)
+        return {} if found is None else {part: ns * 1e-9 for part, ns in found(request).items()}
+
+    @property
+    def notes(self) -> str:
+        """What the runner says costs time."""
+        return "; ".join(getattr(self.runner, "notes", ()))
 
     def call(self, feed: Feed | PackedFeed) -> Call:
         """Answers a request as a caller gives it."""

@@ -20,7 +20,7 @@ from torch.nn import functional
 from benchmarks.gpu import fbgemm
 from benchmarks.gpu.clock import copy_bandwidth
 from benchmarks.gpu.ours import ColumnsAlone, on_device
-from benchmarks.gpu.rows import Check, Found, Refused, Row
+from benchmarks.gpu.rows import Check, Found, Row, timed
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.skeleton import fill
 from colonnade.core import dims
@@ -264,8 +264,8 @@ def _measured(setting: Setting, workload: Workload) -> Iterator[Found]:
     if lookup is not None:
         checks[LOOKUP] = _checked(theirs, lookup.calls, lambda i: lookup.outputs[i])
         times[LOOKUP] = lambda: clock.graph(lookup.calls)
-    yield from (Refused(CASE, shape.name, shape.batch, side, c) for side, c in checks.items() if not c.ok)
-    sides = {side: time_it() for side, time_it in times.items() if checks[side].ok}
+    sides, refused = timed(CASE, shape.name, shape.batch, checks, times)
+    yield from refused
     yield Row(
         CASE,
         shape.name,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,11 +79,33 @@ class Refused:
 
     def __str__(self) -> str:
         c = self.check
+        if c.ok:
+            return f"{self.case}, {self.what}, batch {self.batch}, {self.side}: no number: {c.note}"
         found = f"{c.outside} of {c.elements} elements outside, worst error {c.worst:.3g} {c.note}"
         return f"{self.case}, {self.what}, batch {self.batch}, {self.side}: no number, for the check is red: {found}"
 
 
 Found = Row | Refused
+
+
+def timed(
+    case: str, what: str, batch: int, checks: Mapping[str, Check], times: Mapping[str, Callable[[], Timing]]
+) -> tuple[dict[str, Timing], list[Refused]]:
+    """The times of the sides whose check is green, and those that get none.
+
+    Facts: a side that cannot be timed (what it does cannot be captured, say) costs no other side its number.
+    """
+    refused = [Refused(case, what, batch, side, check) for side, check in checks.items() if not check.ok]
+    found = {}
+    for side, time_it in times.items():
+        if not checks[side].ok:
+            continue
+        try:
+            found[side] = time_it()
+        except RuntimeError as error:
+            note = "timing failed: " + str(error).partition("\n")[0]
+            refused.append(Refused(case, what, batch, side, replace(checks[side], note=note)))
+    return found, refused
 
 
 def machine() -> dict[str, Any]:

@@ -2,8 +2,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import typer
 
 from benchmarks.gpu import __main__ as command
 from benchmarks.gpu import corun, kernels, micro, ragged, throughput, whole
 from benchmarks.gpu.clock import Clock
-from benchmarks.gpu.ours import ColumnsAlone, bytes_in, poisoned
-from benchmarks.gpu.rows import Check, Refused, Row, append, read, report, table_rows, text_table
+from benchmarks.gpu.ours import ColumnsAlone, Ours, bytes_in, poisoned
+from benchmarks.gpu.rows import Check, Refused, Row, append, read, report, table_rows, text_table, timed
 from benchmarks.gpu.setting import Case, Setting
 from benchmarks.gpu.skeleton import LARGE, MODELS, fill, first, pack, resized, skeleton, unpack
 from colonnade import compiler
@@ -27,6 +26,8 @@ from colonnade.ops.mod import Mod
 from colonnade.testing import golden
 from colonnade.testing.bench import torch_threads
 from colonnade.testing.models import named
+from colonnade.testing.points import columns_only
+from colonnade.testing.timing import Timing
 
 SETTING = Setting(dry=True, runs=2, seconds=0.02, threads=1, say=lambda what: None)
 
@@ -160,9 +161,9 @@ def test_columns_that_differ_are_seen(tiny: Program) -> None:
 
 def _model(program: Program) -> whole.Model:
     weights = fill(program)
-    ours = whole.Ours(program, weights, "cpu")
-    columns = ColumnsAlone(whole.columns_only(program), weights, "cpu")
-    scores = whole.Ours(whole.unrounded(program), weights, "cpu")
+    ours = Ours(program, weights, "cpu")
+    columns = ColumnsAlone(columns_only(program), weights, "cpu")
+    scores = Ours(whole.unrounded(program), weights, "cpu")
     return whole.Model("tiny", program, weights, ours, columns, None, scores, scores)
 
 
@@ -229,15 +230,25 @@ def test_blocks_are_poisoned_and_aligned() -> None:
     assert taken.runs == 4 and 0 < taken.best <= taken.p20 <= taken.p80
 
 
-def test_the_command_names_cases_and_needs_a_device_or_dry(tmp_path: Path) -> None:
-    run = lambda *words: subprocess.run(  # noqa: E731
-        [sys.executable, "-m", "benchmarks.gpu", *words, "--out", str(tmp_path)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    unknown = run("nothing")
-    assert unknown.returncode == command.BROKEN and ", ".join(command.CASES) in unknown.stderr
-    done = run("ragged", "--dry", "--runs", "1", "--commit", "abc")
-    assert done.returncode == 0, done.stderr
+def test_a_side_that_cannot_be_timed_costs_no_other_its_number() -> None:
+    def fails() -> Timing:
+        raise RuntimeError("cannot be captured\nlong")
+
+    good, bad = Check("reference", 4, 0), Check("reference", 4, 1, 0.5)
+    time = Clock(torch.device("cpu"), 1).events([lambda: None])
+    sides, refused = timed("c", "w", 1, {"a": good, "b": good, "d": bad}, {"a": lambda: time, "b": fails, "d": fails})
+    assert sides == {"a": time} and {r.side for r in refused} == {"b", "d"}
+    assert any(str(r).endswith("no number: timing failed: cannot be captured") for r in refused)
+
+
+def test_the_command_needs_a_case_and_a_device_or_dry(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(typer.Exit) as ended:
+        command.main(["nothing"], out=tmp_path)
+    assert ended.value.exit_code == command.BROKEN and ", ".join(command.CASES) in capsys.readouterr().err
+    with pytest.raises(typer.Exit) as ended:
+        command.main(["ragged"], out=tmp_path, dry=True, runs=1, seconds=0.1, threads=1, commit="abc", batch=[4])
+    assert ended.value.exit_code == 0
     (path,) = tmp_path.glob("gpu_*.jsonl")
-    assert json.loads(path.read_text())["commit"] == "abc" and ragged.EAGER in done.stdout
+    row = json.loads(path.read_text())
+    assert (row["commit"], row["batch"]) == ("abc", 4) and ragged.EAGER in capsys.readouterr().out
     assert (tmp_path / command.PAGE).read_text().startswith("<!doctype html>")
