@@ -288,6 +288,9 @@ class _Builder:
     def chain(self, row: Words, chain: Chain) -> None:
         """Write the words of a chain."""
         place, dtype = self.layout.places.get(chain.field), self.layout.dtype_of(chain.field)
+        if dtype not in ITEM_BYTES:
+            want = ", ".join(ITEM_BYTES)
+            raise GraphError("the cpu backend reads no such field", where=chain.field, got=dtype, want=want)
         if place is None:
             row[w.BASE // 8] = self.context.ragged_word(chain.field)
         else:

@@ -161,3 +161,12 @@ def test_what_cannot_lie_side_by_side() -> None:
     with pytest.raises(GraphError, match="needs a pooling"):
         ids = Apply(Mod(10), Apply(HashBytes(), Apply(Split(b","), Field("s"))))
         run({"s": texts([b"a,b"])}, {"ids": ids, "pooling": "none"})
+    inputs = (Input("i", "int64", (dims.symbol("N"),), offsets="e"), Input("e", "int64", (dims.add(B, 1),)))
+    for changes in ({"table": "t", "pooling": "none"}, {"table": None, "pooling": "sum"}):
+        column = Column("c", Field("i"), slots=(Slot("x", 0, 2),), **changes)  # type: ignore[arg-type]
+        program = Program(inputs, (Table("t", 10, 2),), (column,), (Buffer("x", B, 2),), (), ())
+        (layout,) = layouts(program)
+        packed = FeedReader(program, (layout,)).read({"i": np.zeros(3, np.int64), "e": np.array([0, 3])}).packed[0]
+        made = ReferenceBackend().compile(program, Weights({"t": TABLE}, {}, {}), layout, id_policy="zero", threads=1)
+        with pytest.raises(GraphError, match="a ragged field needs a table and a pooling"):
+            made.run(packed, {"x": np.empty((1, 2), np.float32)})

@@ -144,6 +144,8 @@ def test_what_the_engine_cannot_run() -> None:
         compiled(program(pooling="none"))
     with pytest.raises(GraphError, match="a ragged field needs a table and a pooling"):
         compiled(program(table=None))
+    with pytest.raises(GraphError, match="reads no such field"):
+        compiled(program(dtype="int8"))
     with pytest.raises(ShapeError, match="differ in width") as caught:
         compiled(program(weights=Field("w")))
     assert (caught.value.got, caught.value.want) == ("3", "e")
