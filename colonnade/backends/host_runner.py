@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,13 +21,12 @@ class HostRunner:
     """Compiled columns, one a layout, and the dense rest. Facts: any thread may use it at any time."""
 
     def __init__(self, program: Program, weights: Weights, columns: Sequence[Columns]) -> None:
-        params = {name: _aligned(weights.params[name]) for name, _, _ in program.params}
+        params = {name: aligned(weights.params[name]) for name, _, _ in program.params}
         self.arenas = ArenaPool(program.buffers)
         self._columns = tuple(columns)
         self._dense = DensePlan(program, params)
         self._rows: tuple[DimFunction, ...] = tuple(dim_function(b.rows) for b in program.buffers)
-        # Storages of parameters: an output that lies in one is copied.
-        self._kept = frozenset(t.untyped_storage().data_ptr() for t in params.values())
+        self._kept = storages(params.values())
 
     @property
     def dense_inputs(self) -> frozenset[str]:
@@ -55,29 +54,35 @@ class HostRunner:
             zeroed += columns.run(packed, arena.arrays)
         looked_up = time.perf_counter_ns()
         values = self._dense.run({**request.tensors, **arena.tensors}, request.sizes)
-        outputs = self._owned(values, request)
+        outputs = owned(values, request, self._kept)
         ended = time.perf_counter_ns()
         return Outcome(outputs, zeroed, {"columns": looked_up - began, "dense": ended - looked_up})
 
-    def _owned(self, values: Mapping[str, Any], request: Request) -> dict[str, Any]:
-        """The outputs as the caller gets them; what lies in an input, a parameter or another output is copied."""
-        taken = {t.untyped_storage().data_ptr() for t in request.tensors.values() if isinstance(t, torch.Tensor)}
-        taken |= self._kept
-        outputs: dict[str, Any] = {}
-        for name, value in values.items():
-            if not isinstance(value, torch.Tensor):
-                outputs[name] = np.array(value)
-                continue
-            storage = value.untyped_storage().data_ptr()
-            if storage in taken:
-                value = value.clone()
-            else:
-                taken.add(storage)
-            outputs[name] = value if request.is_torch else value.numpy()
-        return outputs
+
+def owned(values: Mapping[str, Any], request: Request, kept: frozenset[int]) -> dict[str, Any]:
+    """The outputs as the caller gets them; what lies in an input, in kept storage or in another output is copied."""
+    taken = {t.untyped_storage().data_ptr() for t in request.tensors.values() if isinstance(t, torch.Tensor)}
+    taken |= kept
+    outputs: dict[str, Any] = {}
+    for name, value in values.items():
+        if not isinstance(value, torch.Tensor):
+            outputs[name] = np.array(value)
+            continue
+        storage = value.untyped_storage().data_ptr()
+        if storage in taken:
+            value = value.clone()
+        else:
+            taken.add(storage)
+        outputs[name] = value if request.is_torch else value.numpy()
+    return outputs
 
 
-def _aligned(param: torch.Tensor) -> torch.Tensor:
+def storages(tensors: Iterable[torch.Tensor]) -> frozenset[int]:
+    """Where the memory of tensors begins."""
+    return frozenset(t.untyped_storage().data_ptr() for t in tensors)
+
+
+def aligned(param: torch.Tensor) -> torch.Tensor:
     """The same values at a multiple of 64 bytes: a matrix product's last bits depend on where its operands lie."""
     if param.is_contiguous() and param.data_ptr() % ALIGNMENT == 0:
         return param

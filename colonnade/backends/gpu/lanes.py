@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from colonnade.backends.gpu.graphs import Queue, Work, host_memory
-from colonnade.backends.gpu.staging import Bucket, Region, Regions, Staged, StagingPlan, after
+from colonnade.backends.gpu.staging import ALIGNMENT, Bucket, Region, Regions, Staged, StagingPlan, after
 from colonnade.core.batch import Layout
 from colonnade.errors import OptionError
 from colonnade.ir.program import Buffer
@@ -88,7 +88,7 @@ class Block:
     tensor: torch.Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.tensor = self.allocate(0)
+        self.tensor = self.allocate(ALIGNMENT)
 
     def grow(self, num_bytes: int) -> bool:
         """Hold at least so many bytes; gives whether they lie elsewhere now."""

@@ -13,24 +13,24 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import sympy
 import torch
 
 from colonnade.backends.arena import Loans, Room
 from colonnade.backends.backend import Outcome
 from colonnade.backends.dense import DensePlan
-from colonnade.backends.dense_ops import require
 from colonnade.backends.feed import Request
 from colonnade.backends.gpu.columns import Sources
 from colonnade.backends.gpu.graphs import CudaQueue, HostQueue, Queue, full_precision, host_memory
 from colonnade.backends.gpu.lanes import Lane, LanePool, Prepared, Reserved, Results
 from colonnade.backends.gpu.padding import Dependent, Proven, row_independent
+from colonnade.backends.gpu.split import columns_only, reasons_for_host, split
 from colonnade.backends.gpu.staging import Region, StagingPlan, after
-from colonnade.backends.sizes import DimFunction, Sizes, dim_function
+from colonnade.backends.host_runner import aligned, owned, storages
+from colonnade.backends.sizes import DimFunction, dim_function
 from colonnade.core.batch import Layout, Packed
 from colonnade.core.dims import Dim
 from colonnade.errors import GraphError, IdRangeError, listed
-from colonnade.ir.program import REQUIRE, Instruction, Program, Weights
+from colonnade.ir.program import Program, Weights
 
 Array = npt.NDArray[Any]
 NUM_LANES = 4
@@ -79,16 +79,24 @@ class GpuRunner:
         self._params = weights.params
         self._columns = tuple(columns)
         self._errors = id_policy == "error"
-        on_device, self._requires = _split(program)
-        self._dense = DensePlan(on_device, {n: weights.params[n] for n, _, _ in program.params}, device)
-        _check(program, self._dense, columns)
+        _check(columns)
+        params = {name: aligned(weights.params[name]) for name, _, _ in program.params}
+        on_device, self._requires = split(program)
+        self._on_host = reasons_for_host(on_device)
+        self._rest: DensePlan | None = None
+        if self._on_host:
+            self._rest = DensePlan(program, params)
+            self._kept = storages(params.values())
+            on_device, self._requires = columns_only(program), ()
+        self._dense = DensePlan(on_device, params, device)
         proof = independent(on_device)
         self._padded = isinstance(proof, Proven) and not proof.refusing
         self._exact = "" if self._padded else _why_exact(proof)
         batch = frozenset((proof.batch,)) if isinstance(proof, Proven) and self._padded else frozenset()
         inputs = [i for i in program.inputs if i.name in self._dense.inputs]
         self._plan = StagingPlan(program, [c.layout for c in columns], inputs, batch)
-        self._outputs_of = [(o.name, o.value.name, _varying(o.shape) if self._padded else ()) for o in program.outputs]
+        outputs = program.outputs if self._rest is None else on_device.outputs
+        self._outputs_of = [(o.name, o.value.name, _varying(o.shape) if self._padded else ()) for o in outputs]
         self._uncaptured = self._dense.synchronises
         make_queue = queue or (HostQueue if device.type == "cpu" else lambda: CudaQueue(device))
         rows = [dim_function(b.rows) for b in program.buffers]
@@ -99,13 +107,15 @@ class GpuRunner:
     def dense_inputs(self) -> frozenset[str]:
         """The inputs that the dense rest reads, and those that are outputs as they are."""
         fetched = {o.value.name for o in self._program.outputs}
-        return self._dense.inputs | (fetched & {i.name for i in self._program.inputs})
+        read = self._dense.inputs if self._rest is None else self._rest.inputs
+        return read | (fetched & {i.name for i in self._program.inputs})
 
     @property
     def notes(self) -> tuple[str, ...]:
         """What costs time and could be otherwise, in words."""
         notes = [f"batches are not padded to a few sizes: {self._exact}"] if self._exact else []
-        return (*notes, *(f"requests run without a CUDA graph: {why}" for why in self._uncaptured))
+        notes += [f"requests run without a CUDA graph: {why}" for why in self._uncaptured]
+        return (*notes, *(f"the dense rest runs on the host: {why}" for why in self._on_host))
 
     def reserve(self) -> Room:
         """A lane: the request's numbers are packed where they are copied from."""
@@ -162,7 +172,10 @@ class GpuRunner:
             lane.queue.wait()  # nothing may be under way in a lane that is given back
         answered = time.perf_counter_ns()
         zeroed = self._zeroed(request, statuses)
-        outputs = self._outputs(request, prepared, views)
+        if self._rest is None:
+            outputs = self._outputs(request, prepared, views)
+        else:
+            outputs = self._finished(lane, self._rest, request, views)
         ended = time.perf_counter_ns()
         if prepared.replay is None and prepared.runs >= RUNS_BEFORE_CAPTURE:
             self._capture(lane, prepared)
@@ -268,39 +281,30 @@ class GpuRunner:
             outputs[name] = value
         return outputs
 
+    def _finished(
+        self, lane: Lane, rest: DensePlan, request: Request, views: Mapping[str, Array | torch.Tensor]
+    ) -> dict[str, Any]:
+        """The outputs where the dense rest runs on the host: the columns' buffers came back instead."""
+        buffers = {}
+        for name, _, varying in self._outputs_of:
+            value = torch.as_tensor(views[name])
+            buffers[name] = value[tuple([slice(size(request.sizes)) for size in varying])] if varying else value
+        values = rest.run({**request.tensors, **buffers}, request.sizes)
+        return owned(values, request, self._kept | storages([lane.host_out]))
+
     def _given(self, source: str, request: Request) -> torch.Tensor | Array:
         """A copy of an input or a parameter: no device is asked for it."""
         value = request.tensors[source] if source in request.tensors else self._params[source]
         return value.clone() if isinstance(value, torch.Tensor) else np.array(value)
 
 
-def _split(program: Program) -> tuple[Program, tuple[Callable[[Sizes], None], ...]]:
-    """What is left for the device, and the checks of sizes, which are made on the host in each request."""
-    given = {i.name for i in program.inputs} | {name for name, _, _ in program.params}
-    dense = tuple(line for line in program.dense if not _compares_sizes(line))
-    outputs = tuple(o for o in program.outputs if o.value.name not in given)
-    return replace(program, dense=dense, outputs=outputs), tuple(map(_check_of, filter(_compares_sizes, program.dense)))
-
-
-def _compares_sizes(line: Instruction) -> bool:
-    return line.op == REQUIRE and not line.kwargs and all(isinstance(a, int | sympy.Expr) for a in line.args[:2])
-
-
-def _check_of(line: Instruction) -> Callable[[Sizes], None]:
-    got, want, where = line.args
-    a: DimFunction = dim_function(got)
-    b: DimFunction = dim_function(want)
-    return lambda sizes: require(a(sizes), b(sizes), where)
-
-
-def _check(program: Program, dense: DensePlan, columns: Sequence[DeviceColumns]) -> None:
-    ragged = [f"field {name!r} is ragged" for c in columns for name in c.layout.ragged]
-    problems = [*dense.host_only, *ragged]
-    if problems:
+def _check(columns: Sequence[DeviceColumns]) -> None:
+    ragged = [f"field {name!r}" for c in columns for name in c.layout.ragged]
+    if ragged:
         raise GraphError(
-            "the program needs what a device cannot do",
-            got=listed(problems),
-            help="compile it for the target 'cpu', or name the outputs that do not need this",
+            "ragged fields have no place on a device yet",
+            got=listed(ragged),
+            help="compile for the target 'cpu'",
         )
 
 

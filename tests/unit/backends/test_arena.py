@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 
-from colonnade.backends.arena import ArenaPool
+from colonnade.backends.arena import ArenaPool, Loans
 from colonnade.core import dims
 from colonnade.ir.program import Buffer
 
@@ -61,3 +61,24 @@ def test_concurrent_callers_never_share() -> None:
     for t in threads:
         t.join()
     assert not wrong and all(len(blocks) <= 8 for blocks in pool._idle.values())
+
+
+def test_blocks_on_loan_come_back_with_the_last_view_and_are_limited() -> None:
+    made: list[int] = []
+
+    def allocate(size: int) -> np.ndarray:
+        made.append(size)
+        return np.empty(size, np.uint8)
+
+    loans = Loans(allocate, 2)
+    first, second = loans.take(100), loans.take(100)
+    assert first is not None and second is not None and loans.take(1) is None
+    assert first.ctypes.data % 64 == 0 and len(first) == 100 and not np.shares_memory(first, second)
+    view = first[3:].view(np.uint8)
+    del first
+    assert loans.take(1) is None
+    del view
+    again = loans.take(150)
+    assert again is not None and len(made) == 2
+    del again, second
+    assert loans.take(5000) is not None and len(made) == 3

@@ -245,12 +245,39 @@ def test_a_capture_that_fails_is_not_tried_again_and_said() -> None:
     assert case.runner.notes == ("requests run without a CUDA graph: operation not permitted when stream is capturing",)
 
 
-def test_what_a_device_cannot_do_is_refused_at_once() -> None:
+def test_indices_of_a_request_are_checked_on_the_host() -> None:
+    """A device cannot refuse an index: the process could never use it again."""
+    program = replace(
+        rc.PROGRAM,
+        inputs=(*rc.PROGRAM.inputs, Input("at", "int64", (rc.T,))),
+        dense=(*rc.PROGRAM.dense, Instruction("taken", "aten.index_select.default", (Ref("score"), 0, Ref("at")))),
+        outputs=(*rc.PROGRAM.outputs, Output("taken", Ref("taken"), "float32", (rc.T, 2))),
+    )
+    case = Case(program=program, replays=True, num_lanes=1)
+    large = LARGE_BYTES // (4 * rc.WIDTH) // 50
+    for rows in (3, 4, 3, 3, 3):
+        feed = a_feed(rows, rows)
+        if rows == 4:
+            feed = {n: v if n == "more" else np.tile(v, (large, 1)) for n, v in feed.items()}
+        feed["at"] = np.array([2, 0, 2])
+        got, want = case.answer(feed), rc.expected(feed, case.weights)
+        for name in ("score", "positive", "scale", "bias"):
+            np.testing.assert_allclose(got[name], want[name], rtol=1e-4, atol=1e-4)
+        np.testing.assert_array_equal(got["label"], want["label"])
+        np.testing.assert_array_equal(got["taken"], got["score"][[2, 0, 2]])
+        kept = {name: np.array(value) for name, value in got.items()}
+        with pytest.raises(GraphError, match="index"):
+            case.answer({**feed, "at": np.array([0, len(feed["n"]), 0])})
+        for name, value in got.items():
+            np.testing.assert_array_equal(value, kept[name])
+    assert "the dense rest runs on the host: taken = aten.index_select.default" in case.runner.notes[-1]
+    assert case.queues[0].replays > 0
+
+
+def test_ragged_fields_are_refused_at_once() -> None:
     ragged = FakeColumns(replace(rc.LAYOUTS[0], ragged={"tags": None}))  # type: ignore[dict-item]
-    program = replace(rc.PROGRAM, dense=(Instruction("y", "aten.relu.default", (Ref("label"),)),), outputs=())
-    with pytest.raises(GraphError) as caught:
-        GpuRunner(program, rc.weights(), [ragged], device=torch.device("cpu"), id_policy="error")
-    assert "'tags' is ragged" in caught.value.got and "'label'" in caught.value.got
+    with pytest.raises(GraphError, match="'tags'"):
+        GpuRunner(rc.PROGRAM, rc.weights(), [ragged], device=torch.device("cpu"), id_policy="error")
 
 
 def test_profile_names_every_part() -> None:

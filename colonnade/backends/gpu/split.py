@@ -1,0 +1,74 @@
+"""What of a program a device does, and what is left to the host."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import sympy
+
+from colonnade.backends.dense import host_only
+from colonnade.backends.dense_ops import require
+from colonnade.backends.sizes import Sizes, dim_function
+from colonnade.ir.program import REQUIRE, Instruction, Output, Program, Ref
+
+SizeCheck = Callable[[Sizes], None]
+INDEXES = {
+    "aten.index_select.default": 2,
+    "aten.gather.default": 2,
+    "aten.embedding.default": 1,
+    "aten.one_hot.default": 0,
+    "aten.index.Tensor": 1,
+}
+"""Ops that read where numbers say, and the position of the first argument that holds them."""
+
+
+def split(program: Program) -> tuple[Program, tuple[SizeCheck, ...]]:
+    """What is left for the device, and the checks of sizes, which are made on the host in each request.
+
+    Facts: outputs that are inputs or parameters are left out.
+    """
+    given = {i.name for i in program.inputs} | {name for name, _, _ in program.params}
+    dense = tuple(line for line in program.dense if not _compares_sizes(line))
+    outputs = tuple(o for o in program.outputs if o.value.name not in given)
+    checks = tuple(map(_check_of, filter(_compares_sizes, program.dense)))
+    return replace(program, dense=dense, outputs=outputs), checks
+
+
+def columns_only(program: Program) -> Program:
+    """Its outputs are the buffers."""
+    buffers = tuple(Output(b.name, Ref(b.name), b.dtype, (b.rows, b.width)) for b in program.buffers)
+    return replace(program, dense=(), outputs=buffers)
+
+
+def reasons_for_host(program: Program) -> tuple[str, ...]:
+    """The instructions of the dense rest that no device can do, in words.
+
+    Facts: a device cannot refuse an index outside of its tensor: the process could not use it any more.
+    """
+    params = {name for name, _, _ in program.params}
+    indexes = [
+        f"{line.output} = {line.op}: its indices come from the request"
+        for line in program.dense
+        if line.op in INDEXES and not params.issuperset(_refs(line.args[INDEXES[line.op] :]))
+    ]
+    return (*host_only(program), *indexes)
+
+
+def _refs(values: tuple[Any, ...] | list[Any]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, Ref):
+            yield value.name
+        elif isinstance(value, tuple | list):
+            yield from _refs(value)
+
+
+def _compares_sizes(line: Instruction) -> bool:
+    return line.op == REQUIRE and not line.kwargs and all(isinstance(a, int | sympy.Expr) for a in line.args[:2])
+
+
+def _check_of(line: Instruction) -> SizeCheck:
+    got, want, where = line.args
+    a, b = dim_function(got), dim_function(want)
+    return lambda sizes: require(a(sizes), b(sizes), where)
