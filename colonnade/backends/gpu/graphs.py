@@ -132,23 +132,38 @@ class _Precision:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._inside = 0
-        self._before = "none"
+        self._restore: Work | None = None
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
-        setting = torch.backends.cuda.matmul
         with self._lock:
             if self._inside == 0:
-                self._before = setting.fp32_precision
-                setting.fp32_precision = "ieee"
+                self._restore = _refuse_tf32()
             self._inside += 1
         try:
             yield
         finally:
             with self._lock:
                 self._inside -= 1
-                if self._inside == 0:
-                    setting.fp32_precision = self._before
+                if self._inside == 0 and self._restore is not None:
+                    self._restore()
+
+
+def _refuse_tf32() -> Work | None:
+    """What restores the setting, where it had to be changed.
+
+    Facts: torch has an old and a new interface to it, and refuses to read by the old one what the new one has set.
+    """
+    setting = torch.backends.cuda.matmul
+    if setting.fp32_precision != "tf32":
+        return None
+    try:
+        before = torch.get_float32_matmul_precision()
+    except RuntimeError:
+        setting.fp32_precision = "ieee"
+        return lambda: setattr(setting, "fp32_precision", "tf32")
+    torch.set_float32_matmul_precision("highest")
+    return lambda: torch.set_float32_matmul_precision(before)
 
 
 full_precision = _Precision()

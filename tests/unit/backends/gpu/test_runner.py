@@ -287,18 +287,34 @@ def test_profile_names_every_part() -> None:
     assert all(value >= 0 for value in found.values())
 
 
-def test_full_precision_gives_the_setting_back_with_the_last_thread() -> None:
+def new_interface() -> None:
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+
+
+def old_interface() -> None:
+    torch.set_float32_matmul_precision("medium")
+
+
+@pytest.mark.parametrize("allow", [new_interface, old_interface])
+def test_full_precision_gives_the_setting_back_with_the_last_thread(allow: Callable[[], None]) -> None:
     setting = torch.backends.cuda.matmul
     before = setting.fp32_precision
-    setting.fp32_precision = "tf32"
+    allow()
     try:
-        with full_precision():
+        for _ in range(2):
             with full_precision():
+                with full_precision():
+                    assert not setting.allow_tf32
                 assert setting.fp32_precision == "ieee"
-            assert setting.fp32_precision == "ieee"
-        assert setting.fp32_precision == "tf32"
+            assert setting.fp32_precision == "tf32"
+        if allow is old_interface:
+            assert torch.get_float32_matmul_precision() == "medium"
     finally:
+        if allow is old_interface:
+            torch.set_float32_matmul_precision("highest")
         setting.fp32_precision = before
+    with full_precision():
+        assert setting.fp32_precision == before
 
 
 class FakeBackend:

@@ -9,7 +9,7 @@ import pytest
 from colonnade.backends.gpu.split import columns_only, reasons_for_host, split
 from colonnade.errors import ShapeError
 from colonnade.ir.program import REQUIRE, Instruction, Ref
-from tests.unit.backends.gpu.runner_case import B, PROGRAM
+from tests.unit.backends.gpu.runner_case import PROGRAM, B
 
 
 def test_inputs_parameters_and_checks_of_sizes_stay_on_the_host() -> None:
