@@ -99,8 +99,18 @@ def _all(kind: Any, value: Any) -> Any:
     return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
 
 
-def _from_f16(builder: Any, bits: Any, words: Any, floats: Any) -> Any:
-    """Exact, in integers but for subnormals: neither the CPU's F16C nor its mode for denormals matters."""
+def _has_f16c(context: Any) -> bool:
+    """Whether code is made for a CPU that converts float16 itself; LLVM would call a library that may not be there."""
+    _, cpu, features = context.codegen().magic_tuple()
+    return cpu == "x86-64-v3" or "+f16c" in features.split(",")
+
+
+def _from_f16(context: Any, builder: Any, bits: Any, words: Any, floats: Any) -> Any:
+    """Exact, whatever the CPU's mode for denormals."""
+    if _has_f16c(context):
+        half = ir.HalfType() if floats is F32 else ir.VectorType(ir.HalfType(), floats.count)
+        return builder.fpext(builder.bitcast(bits, half), floats)
+    bits = builder.zext(bits, words)
     size = builder.and_(bits, _all(words, 0x7FFF))
     body = builder.shl(size, _all(words, 13))
     normal = builder.add(body, _all(words, (127 - 15) << 23))
@@ -112,15 +122,15 @@ def _from_f16(builder: Any, bits: Any, words: Any, floats: Any) -> Any:
     return builder.bitcast(builder.or_(found, sign), floats)
 
 
-def _from_bf16(builder: Any, bits: Any, words: Any, floats: Any) -> Any:
-    return builder.bitcast(builder.shl(bits, _all(words, 16)), floats)
+def _from_bf16(context: Any, builder: Any, bits: Any, words: Any, floats: Any) -> Any:
+    return builder.bitcast(builder.shl(builder.zext(bits, words), _all(words, 16)), floats)
 
 
-def _from_u8(builder: Any, bits: Any, words: Any, floats: Any) -> Any:
-    return builder.sitofp(bits, floats)
+def _from_u8(context: Any, builder: Any, bits: Any, words: Any, floats: Any) -> Any:
+    return builder.sitofp(builder.zext(bits, words), floats)
 
 
-def _load_as_f32(stored: ir.Type, convert: Callable[[Any, Any, Any, Any], Any], count: int) -> Any:
+def _load_as_f32(stored: ir.Type, convert: Callable[..., Any], count: int) -> Any:
     words, floats, numba_type = (I32, F32, types.float32) if count == 1 else (WORDS, VECTOR, LANES_TYPE)
 
     @intrinsic
@@ -128,7 +138,7 @@ def _load_as_f32(stored: ir.Type, convert: Callable[[Any, Any, Any, Any], Any], 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             kind = stored if count == 1 else ir.VectorType(stored, count)
             bits = builder.load(builder.inttoptr(args[0], POINTER), typ=kind, align=1)
-            return convert(builder, builder.zext(bits, words), words, floats)
+            return convert(context, builder, bits, words, floats)
 
         return numba_type(types.int64), generate
 

@@ -1,4 +1,5 @@
-"""Pooling rows of few bits: a few rows at a time are turned into float32 in scratch memory and pooled as others are.
+"""Pooling rows of few bits: sums read them as they add; for all else, a few rows at a time are turned into float32 in
+scratch memory and pooled as others are.
 
 Legend: `call` is the address of a call's context, `d` of a column's descriptor, `s` of a worker's scratch memory.
 Facts: the sums are those of float32 rows of the same values, bit by bit.
@@ -16,7 +17,6 @@ from colonnade.backends.cpu.pooling import divisor_of, scaling
 from colonnade.backends.cpu.rows import (
     PLAIN,
     TIMES,
-    add_rows,
     add_weighted,
     leading,
     max_rows,
@@ -34,7 +34,7 @@ from colonnade.backends.cpu.scratch import (
     WIDENED_ROWS,
 )
 from colonnade.backends.cpu.units import implements
-from colonnade.backends.cpu.widen import put_row, widen
+from colonnade.backends.cpu.widen import add_narrow, put_row, widen
 
 ONE = np.float32(1)
 
@@ -47,10 +47,8 @@ def _pool(d: int, s: int, weights: int, n: int, lead: int, out: int, dim: int) -
         max_weighted(rows, weights, n, lead > 0, out, dim)
     elif weighted:
         add_weighted(rows, weights, n, lead > 0, out, dim)
-    elif is_max:
-        max_rows(rows, n, lead > 0, out, dim)
     else:
-        add_rows(rows, n, lead, out, dim, PLAIN, ONE)
+        max_rows(rows, n, lead > 0, out, dim)
 
 
 @implements(units.pool_narrow)
@@ -60,6 +58,9 @@ def pool_narrow(call: int, d: int, s: int, rows: int, n: int, out: int) -> int:
     Facts: `rows` lies in LOOKED_UP, n >= 1; an unweighted sum takes LEAD rows and a multiple of GROUP.
     """
     dim, form, first = load_i64(d + w.DIM), load_i64(d + w.FORM), load_i64(s + LEAD)
+    if load_i64(d + w.WEIGHTS) == 0 and load_i64(d + w.POOLING) != w.POOL_MAX:
+        add_narrow(form, rows, n, first, out, dim, PLAIN, ONE)
+        return 0
     weights = s + FACTORS + ((rows - s - LOOKED_UP) >> 1)
     for i in range(WIDENED_COUNT):
         store_i64(s + WIDENED_ROWS + 8 * i, s + WIDENED + 4 * WIDENED_DIM * i)
@@ -67,8 +68,6 @@ def pool_narrow(call: int, d: int, s: int, rows: int, n: int, out: int) -> int:
         part, lead, at = min(WIDENED_DIM, dim - begin), first, 0
         while at < n:
             count = min(WIDENED_COUNT, n - at)
-            if lead > 0:
-                count = min(count, lead)
             for i in range(count):
                 widen(form, load_i64(rows + 8 * (at + i)), begin, part, dim, load_i64(s + WIDENED_ROWS + 8 * i))
             _pool(d, s, weights + 4 * at, count, lead, out + 4 * begin, part)

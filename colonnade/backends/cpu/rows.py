@@ -5,6 +5,9 @@ Legend: `rows` is the address of `n` row addresses, `out` of `dim` float32 value
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 from colonnade.backends.cpu.intrinsics import (
@@ -94,39 +97,70 @@ def scale(out: int, dim: int, how: int, factor: np.float32) -> None:
             store_f32(out + 4 * k, _scaled(load_f32(out + 4 * k), how, factor))
 
 
+Block = Callable[[int, int, int], Any]
+Number = Callable[[int, int, int], np.float32]
+Add = Callable[[int, int, int, int, int, int, int, np.float32], None]
+
+
+def summing(block: Block, number: Number) -> Add:
+    """A kernel that sums rows stored in some form.
+
+    block, number: kernels (row, tail, k) -> values k .. k + 7, or value k, of a row whose values end `tail` bytes on.
+    """
+
+    @kernel
+    def add(rows: int, n: int, lead: int, tail: int, out: int, dim: int, how: int, factor: np.float32) -> None:
+        k = 0
+        while k + LANES <= dim:
+            total = load_lanes(out + 4 * k) if lead == 0 else block(load_i64(rows), tail, k)
+            for i in range(1, lead):
+                total = add_lanes(total, block(load_i64(rows + 8 * i), tail, k))
+            for i in range(lead, n, GROUP):
+                part = block(load_i64(rows + 8 * i), tail, k)
+                for j in range(i + 1, i + GROUP):
+                    part = add_lanes(part, block(load_i64(rows + 8 * j), tail, k))
+                total = add_lanes(total, part)
+            if how == TIMES:
+                total = mul_lanes(total, lanes(factor))
+            elif how == OVER:
+                total = div_lanes(total, lanes(factor))
+            store_lanes(out + 4 * k, total)
+            k += LANES
+        while k < dim:
+            one = load_f32(out + 4 * k) if lead == 0 else number(load_i64(rows), tail, k)
+            for i in range(1, lead):
+                one += number(load_i64(rows + 8 * i), tail, k)
+            for i in range(lead, n, GROUP):
+                few = number(load_i64(rows + 8 * i), tail, k)
+                for j in range(i + 1, i + GROUP):
+                    few += number(load_i64(rows + 8 * j), tail, k)
+                one += few
+            store_f32(out + 4 * k, _scaled(one, how, factor))
+            k += 1
+
+    return add
+
+
+@kernel
+def _block(row: int, tail: int, k: int) -> Any:
+    return load_lanes(row + 4 * k)
+
+
+@kernel
+def _number(row: int, tail: int, k: int) -> np.float32:
+    return load_f32(row + 4 * k)
+
+
+_add_f32 = summing(_block, _number)
+
+
 @kernel
 def add_rows(rows: int, n: int, lead: int, out: int, dim: int, how: int, factor: np.float32) -> None:
     """`out (+)= rows`: first `lead` rows one by one, which start the sum, then sums of eight; then scaled.
 
     Facts: `lead` 0 goes on with the sum that lies in `out`; n - lead is a multiple of 8.
     """
-    k = 0
-    while k + LANES <= dim:
-        total = load_lanes(out + 4 * k) if lead == 0 else load_lanes(load_i64(rows) + 4 * k)
-        for i in range(1, lead):
-            total = add_lanes(total, load_lanes(load_i64(rows + 8 * i) + 4 * k))
-        for i in range(lead, n, GROUP):
-            part = load_lanes(load_i64(rows + 8 * i) + 4 * k)
-            for j in range(i + 1, i + GROUP):
-                part = add_lanes(part, load_lanes(load_i64(rows + 8 * j) + 4 * k))
-            total = add_lanes(total, part)
-        if how == TIMES:
-            total = mul_lanes(total, lanes(factor))
-        elif how == OVER:
-            total = div_lanes(total, lanes(factor))
-        store_lanes(out + 4 * k, total)
-        k += LANES
-    while k < dim:
-        one = load_f32(out + 4 * k) if lead == 0 else load_f32(load_i64(rows) + 4 * k)
-        for i in range(1, lead):
-            one += load_f32(load_i64(rows + 8 * i) + 4 * k)
-        for i in range(lead, n, GROUP):
-            few = load_f32(load_i64(rows + 8 * i) + 4 * k)
-            for j in range(i + 1, i + GROUP):
-                few += load_f32(load_i64(rows + 8 * j) + 4 * k)
-            one += few
-        store_f32(out + 4 * k, _scaled(one, how, factor))
-        k += 1
+    _add_f32(rows, n, lead, 0, out, dim, how, factor)
 
 
 @kernel

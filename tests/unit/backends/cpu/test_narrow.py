@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade.backends.cpu import CpuBackend
+from colonnade.backends.cpu import CpuBackend, intrinsics
 from colonnade.core import quantize
 from colonnade.core.batch import Layout, Place
 from colonnade.core.expr import Field
@@ -48,6 +48,26 @@ def test_every_16_bit_value(dtype: str, dim: int) -> None:
     assert np.array_equal(np.isnan(got), is_nan)
     assert np.array_equal(got[~is_nan].view(np.uint32), want[~is_nan].view(np.uint32))
     assert np.array_equal(np.signbit(got), np.signbit(want))
+
+
+@pytest.mark.parametrize("lanes", [True, False])
+def test_float16_on_a_cpu_that_cannot_convert_it(lanes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(intrinsics, "_has_f16c", lambda context: False)
+    step = intrinsics.LANES if lanes else 1
+    load = intrinsics._load_as_f32(intrinsics.I16, intrinsics._from_f16, step)
+    store = intrinsics.store_lanes if lanes else intrinsics.store_f32
+
+    @intrinsics.kernel
+    def copy(source: int, out: int, n: int) -> None:
+        for i in range(0, n, step):
+            store(out + 4 * i, load(source + 2 * i))
+
+    halves = np.arange(1 << 16, dtype=np.uint16).view(np.float16)
+    got, want = np.zeros(1 << 16, np.float32), halves.astype(np.float32)
+    copy(halves.ctypes.data, got.ctypes.data, len(got))
+    is_nan = np.isnan(want)
+    assert np.array_equal(np.isnan(got), is_nan) and np.array_equal(np.signbit(got), np.signbit(want))
+    assert np.array_equal(got[~is_nan].view(np.uint32), want[~is_nan].view(np.uint32))
 
 
 @pytest.mark.parametrize("dim", [1, 7, 8, 9, 16, 300])
