@@ -23,10 +23,14 @@ BACKENDS = ["reference", "cpu"] if find_spec("colonnade.backends.cpu.backend") e
 TABLE_DTYPES = ("float32", *NARROW)
 
 
-@pytest.fixture(params=BACKENDS, scope="module")
+@pytest.fixture(params=[*BACKENDS, pytest.param("gpu", marks=pytest.mark.gpu)], scope="module")
 def backend(request: pytest.FixtureRequest) -> Backend:
     if request.param == "reference":
         return ReferenceBackend()
+    if request.param == "gpu":
+        from colonnade.backends.gpu.backend import GpuBackend
+
+        return GpuBackend()
     from colonnade.backends.cpu.backend import CpuBackend
 
     return CpuBackend()

@@ -12,7 +12,7 @@ import torch
 
 from colonnade.backends.gpu import diagnose
 from colonnade.backends.gpu.emit import Memory
-from colonnade.backends.gpu.schedule import NUM_WARPS, Schedule, scheduled
+from colonnade.backends.gpu.schedule import NUM_WARPS, scheduled
 from colonnade.backends.gpu.source import load
 from colonnade.backends.gpu.structure import BUFFERS, write
 from colonnade.backends.gpu.units import units_of
@@ -63,13 +63,13 @@ class GpuColumns:
         self._errors = id_policy == "error"
         self._device = device
         self._kept: list[torch.Tensor] = []
-        self._buffers = tuple((b.name, b.width) for b in program.buffers)
+        self._buffers = tuple(b.name for b in program.buffers)
         tables = self._uploaded(weights)
         bounds = {t.name: t.rows for t in program.tables}
         memory = Memory(self._place)
         units = units_of(self._columns, program, layout)
         written = [write(unit, layout, tables, bounds, memory) for unit in units]
-        self.schedule, words = scheduled(units, written, len(self._buffers))
+        self.schedule, words = scheduled(units, written, [b.width for b in program.buffers])
         self._units = torch.tensor(words, dtype=torch.int64, device=device)
         self._missing = {d: torch.zeros(1, dtype=torch_dtype(d), device=device) for d in BUFFERS}
         self._kernel = None
@@ -104,8 +104,8 @@ class GpuColumns:
         arguments: list[Any] = [sources.header, self._units, status]
         arguments += [sources.buffers.get(d, self._missing[d]) for d in BUFFERS]
         arguments += [sources.string_offsets, sources.string_data.view(torch.uint64)]
-        for name, width in self._buffers:
-            arguments += [outputs[name], width]
+        for name, stride in zip(self._buffers, self.schedule.strides, strict=True):
+            arguments += [outputs[name], stride]
         for group, end in zip(self.schedule.groups, ends, strict=True):
             arguments += [group.first, len(group.units), end]
         self._kernel[(ends[-1],)](*arguments, num_warps=NUM_WARPS)
@@ -120,7 +120,7 @@ class GpuColumns:
         sources = self._sources(packed)
         outputs = {
             name: torch.from_numpy(np.ascontiguousarray(out[name])).to(self._device, copy=True)
-            for name, _ in self._buffers
+            for name in self._buffers
         }
         status = torch.zeros(1, dtype=torch.int64, device=self._device)
         self.launch(sources, packed.rows, outputs, status)
@@ -140,6 +140,8 @@ class GpuColumns:
         header[0] = packed.rows
         data = np.zeros(-(-len(packed.string_data) // 8) * 8 + TEXT_PADDING, np.uint8)
         data[: len(packed.string_data)] = packed.string_data
-        put = lambda array: torch.from_numpy(np.array(array)).to(self._device)  # noqa: E731
-        buffers = {name: put(buffer) for name, buffer in packed.buffers.items()}
-        return Sources(put(header), buffers, put(packed.string_offsets), put(data))
+        buffers = {name: self._put(buffer) for name, buffer in packed.buffers.items()}
+        return Sources(self._put(header), buffers, self._put(packed.string_offsets), self._put(data))
+
+    def _put(self, array: Array) -> torch.Tensor:
+        return torch.from_numpy(np.array(array)).to(self._device)

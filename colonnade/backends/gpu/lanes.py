@@ -13,9 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from colonnade.backends.gpu.columns import TEXT_PADDING
 from colonnade.backends.gpu.graphs import Queue, Work, host_memory
 from colonnade.backends.gpu.staging import ALIGNMENT, Bucket, Region, Regions, Staged, StagingPlan, after
 from colonnade.core.batch import Layout
+from colonnade.core.objects import Empty
 from colonnade.errors import OptionError
 from colonnade.ir.program import Buffer
 
@@ -115,6 +117,7 @@ class Lane:
         self._buffer_rows = tuple(zip(buffers, rows, strict=True))
         self._prepared: OrderedDict[Bucket, Prepared] = OrderedDict()
         self._numbers: dict[tuple[str, int], Array] = {}
+        self._strings: dict[int, tuple[Array, int]] = {}
         self._host_in, self._device_in = Block(partial(host_memory, queue.device)), Block(queue.device_memory)
         self._buffers = Block(queue.device_memory)
         self.host_out = host_memory(queue.device, LARGE_BYTES)
@@ -132,6 +135,32 @@ class Lane:
                 self._numbers.clear()
             self._numbers[dtype, rows] = found = region.of(self._host_in.tensor).numpy()
         return found
+
+    def offsets(self, rows: int) -> Array | None:
+        """The block's offsets of all strings for so many rounded rows; None where their place is not known yet."""
+        found = self._strings_at(rows)
+        return None if found is None else found[0]
+
+    def text(self, rows: int, num_bytes: int) -> Array | None:
+        """The block's bytes of all strings."""
+        found = self._strings_at(rows)
+        if found is None:
+            return None
+        end = found[1] + num_bytes
+        self._grow_in(end + TEXT_PADDING)
+        return self._host_in.tensor[found[1] : end].numpy()
+
+    def _strings_at(self, rows: int) -> tuple[Array, int] | None:
+        if rows not in self._strings:
+            places = self._plan.first_strings(rows)
+            if places is None:
+                return None
+            offsets, start = places
+            self._grow_in(offsets.end)
+            if len(self._strings) > MAX_NUMBERS:
+                self._strings.clear()
+            self._strings[rows] = (offsets.of(self._host_in.tensor).numpy(), start)
+        return self._strings[rows]
 
     def prepare(self, bucket: Bucket) -> Prepared:
         """The bucket's views of the blocks, and what is known of it from before."""
@@ -164,6 +193,7 @@ class Lane:
         if self._host_in.grow(num_bytes) | self._device_in.grow(num_bytes):
             self._prepared.clear()
             self._numbers.clear()
+            self._strings.clear()
 
     def _made(self, bucket: Bucket) -> Prepared:
         regions = self._plan.regions(bucket)
@@ -225,6 +255,25 @@ class Reserved:
         if rounded is None:
             return np.empty(size, dtype)
         return self.lane.numbers(dtype, rounded)[:size]
+
+    def strings(self, layout: Layout, rows: int) -> Empty:
+        """Makes offsets and bytes in the block that goes to the device, where their place is known already."""
+        rounded = self._plan.first_rows(layout, rows)
+        if rounded is None:
+            return np.empty
+        wanted, are_all = rows * layout.widths["string"] + 1, False
+
+        def empty(count: int, dtype: Any) -> Array:
+            nonlocal are_all
+            found: Array | None = None
+            if dtype == np.int64:
+                are_all = count == wanted
+                found = self.lane.offsets(rounded) if are_all else None
+            elif are_all:
+                found = self.lane.text(rounded, count)
+            return np.empty(count, dtype) if found is None else found[:count]
+
+        return empty
 
     def close(self) -> None:
         """Give the lane back."""

@@ -5,6 +5,7 @@ The programs of a structure follow each other, tiles outermost: neighbouring pro
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -39,7 +40,7 @@ class Schedule:
     """All groups, in the order of their programs."""
 
     groups: tuple[Group, ...]
-    num_outputs: int
+    output_widths: tuple[int, ...]
 
     def ends(self, rows: int) -> tuple[int, ...]:
         """Where each group's programs end."""
@@ -55,8 +56,19 @@ class Schedule:
         used = frozenset().union(*(g.structure.used for g in self.groups))
         return module_text(sorted(used), "\n\n".join([*self._structures(), self._kernel()]))
 
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """What the kernel gets as each output's row stride."""
+        return tuple(width // math.gcd(4, width) for width in self.output_widths)
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of the kernel's arguments."""
+        groups = (f"{kind}{k}" for k in range(len(self.groups)) for kind in ("first", "num", "end"))
+        return ("header", *(a for a in (*_SHARED, *self._outputs()) if a != "rows"), *groups)
+
     def _outputs(self) -> list[str]:
-        return [f"{kind}{k}" for k in range(self.num_outputs) for kind in ("out", "stride")]
+        return [f"{kind}{k}" for k in range(len(self.output_widths)) for kind in ("out", "stride")]
 
     def _structures(self) -> list[str]:
         arguments = ", ".join([*_SHARED, *self._outputs()])
@@ -69,10 +81,11 @@ class Schedule:
 
     def _kernel(self) -> str:
         shared = [*_SHARED, *self._outputs()]
-        groups = [f"{kind}{k}" for k in range(len(self.groups)) for kind in ("first", "num", "end")]
-        arguments = ", ".join(["header", *(a for a in shared if a != "rows"), *groups])
-        lines = [f"@kernel\ndef columns({arguments}):", "    pid = tl.program_id(0)"]
+        lines = [f"@kernel\ndef columns({', '.join(self.arguments)}):", "    pid = tl.program_id(0)"]
         lines.append("    rows = tl.load(header).to(tl.int32)")
+        for k, width in enumerate(self.output_widths):
+            # A product with a literal is how the compiler learns by what a row's address is a multiple.
+            lines.append(f"    stride{k} = stride{k} * {math.gcd(4, width)}")
         begin = "0"
         for k in range(len(self.groups)):
             lines.append(f"    if (pid >= {begin}) & (pid < end{k}):")
@@ -93,17 +106,20 @@ _SHARED = ("rows", "units", "status", *BUFFERS.values(), "offsets", "text")
 """Arguments of every structure."""
 
 
-def scheduled(units: Sequence[Unit], written: Sequence[Written], num_outputs: int) -> tuple[Schedule, list[int]]:
+def scheduled(
+    units: Sequence[Unit], written: Sequence[Written], output_widths: Sequence[int]
+) -> tuple[Schedule, list[int]]:
     """The schedule, and the words of all descriptors in its order."""
     by_structure: dict[tuple[str, Structure], list[int]] = {}
     for at, (unit, made) in enumerate(zip(units, written, strict=True)):
         by_structure.setdefault((unit.kind, made.structure), []).append(at)
-    groups, words = [], []
+    groups: list[Group] = []
+    words: list[int] = []
     for (kind, structure), members in sorted(by_structure.items(), key=lambda item: _cost(*item[0])):
         items = max(units[i].width for i in members) if kind in (SPREAD, NUMERIC) else 1
         groups.append(Group(structure, kind, tuple(units[i] for i in members), len(words), items))
         words += [word for i in members for word in written[i].words]
-    return Schedule(tuple(groups), num_outputs), words
+    return Schedule(tuple(groups), tuple(output_widths)), words
 
 
 def _cost(kind: str, structure: Structure) -> tuple[int, int, str]:

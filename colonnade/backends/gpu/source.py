@@ -23,7 +23,12 @@ from triton.runtime.interpreter import InterpretedFunction
 
 DEVICE = Path(__file__).parent / "device"
 PACKAGE = "colonnade.backends.gpu.device"
-HEADER = '"""Kernel code, put together from device functions and generated text."""\n\nimport triton\nimport triton.language as tl\n'
+NUMBERS = ("stride", "first", "num", "end")
+HEADER = '''"""Kernel code, put together from device functions and generated text."""
+
+import triton
+import triton.language as tl
+'''
 
 
 @dataclass(frozen=True)
@@ -97,5 +102,6 @@ def load(text: str, folder: Path, *, interpret: bool) -> ModuleType:
 
 
 def _kernel(function: Callable[..., Any]) -> Any:
-    """The entry: none of its arguments makes another version of the code, whatever its value."""
-    return triton.jit(function, do_not_specialize=list(inspect.signature(function).parameters))
+    """The entry: no value of a number makes another version of the code; all pointers are multiples of 16."""
+    numbers = [n for n in inspect.signature(function).parameters if n.rstrip("0123456789") in NUMBERS]
+    return triton.jit(function, do_not_specialize=numbers)

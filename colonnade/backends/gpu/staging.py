@@ -125,6 +125,8 @@ class StagingPlan:
         self._inputs = tuple((i.name, torch_dtype(i.dtype), tuple(dim_function(d) for d in i.shape)) for i in inputs)
         first = layouts[0].rows if layouts else None
         self._first_is_plain = isinstance(first, int | sympy.Symbol)
+        alone = (first.name,) if isinstance(first, sympy.Symbol) else ()
+        self._rows_say_all = len(layouts) == 1 and self._first_is_plain and self.symbols == alone
         self._first_rounds = isinstance(first, sympy.Symbol) and first.name in padded
 
     def bucket(self, request: Request) -> Bucket:
@@ -171,6 +173,15 @@ class StagingPlan:
         """Where the numbers of the first layout lie, whatever else the request holds; rows are rounded."""
         return self._numbers_of(0, rows, HEADER_BYTES * len(self.layouts))[dtype]
 
+    def first_strings(self, rows: int) -> tuple[Region, int] | None:
+        """The offsets of the first layout's strings and the start of their bytes, where rounded rows alone say."""
+        if not self._rows_say_all or self._strings[0] is None:
+            return None
+        regions = self.regions(Bucket((rows,) * len(self.symbols), (LEAST_TEXT,)))
+        (offsets,), (text,) = regions.offsets, regions.texts
+        assert offsets is not None and text is not None
+        return offsets, text.start
+
     def _numbers_of(self, k: int, num_rows: int, end: int) -> dict[str, Region]:
         found = {}
         for name, dtype, width in self._numbers[k]:
@@ -195,6 +206,10 @@ class Staged:
         self._inputs = {name: region.of(host).numpy() for name, region in regions.inputs.items()}
         self._offsets = [None if r is None else r.of(host).numpy() for r in regions.offsets]
         self._texts = [None if r is None else r.of(host).numpy() for r in regions.texts]
+        self._string_places = [
+            (0 if offsets is None else _address(offsets), 0 if text is None else _address(text))
+            for offsets, text in zip(self._offsets, self._texts, strict=True)
+        ]
         self.inputs = {name: region.of(device) for name, region in regions.inputs.items()}
         self.sources = tuple(
             Sources(
@@ -225,8 +240,11 @@ class Staged:
         if offsets is None or text is None:
             return
         first, last = int(packed.string_offsets[0]), int(packed.string_offsets[-1])
-        np.subtract(packed.string_offsets, first, out=offsets[: packed.string_offsets.size])
-        text[: last - first] = packed.string_data[first:last]
+        offsets_address, text_address = self._string_places[k]
+        if first or _address(packed.string_offsets) != offsets_address:
+            np.subtract(packed.string_offsets, first, out=offsets[: packed.string_offsets.size])
+        if first or _address(packed.string_data) != text_address:
+            text[: last - first] = packed.string_data[first:last]
 
 
 def _write_padded(target: Array, value: torch.Tensor | Array) -> None:

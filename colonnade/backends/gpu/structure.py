@@ -110,7 +110,8 @@ class _Writer:
         if self.column.ids_proven:
             return keep
         self.code.used.add("lookup")
-        return self.code.let(f"checked({ids}, {bound}, {keep}, status)", "ok")
+        function = f"counted({ids}, {bound}, {keep}, status)" if target.counts else f"within({ids}, {bound}, {keep})"
+        return self.code.let(function, "ok")
 
     def rows_of(self, target: Target, ids: str, mask: str) -> str:
         """The load of rows [N, D]."""
@@ -133,11 +134,11 @@ class _Writer:
 
     def store(self, target: Target, row: str, place: str, values: str) -> None:
         """The store of [N, D] values into their slot; `place` is added to the slot's offset."""
-        offset = self.code.parameter(target.offset)
+        offset = self.code.once(f"tl.multiple_of({self.code.parameter(target.offset)}, {target.alignment})")
         dim, _ = self.dims_of(target)
         out, stride = self.output(target)
         args = [out, stride, row, offset, place, values, "live", dim]
-        constants = [str(target.block), str(target.exact), str(target.alignment)]
+        constants = [str(target.block), str(target.exact)]
         self.code.used.add("lookup")
         self.code.line(f"put({', '.join([*args, *constants])})")
 
@@ -179,7 +180,7 @@ def _single(writer: _Writer) -> None:
 
 def _with_default(writer: _Writer, target: Target, rows: str, keep: str) -> str:
     """Rows where `keep` [N] is true, elsewhere the column's default row or zeros."""
-    default = writer.column.default_row
+    default = target.default_row
     if default is None and writer.column.weights is None:
         return rows  # what is not kept was not loaded: zeros
     if default is None:
@@ -274,7 +275,8 @@ class _Sums:
         self.pooling = writer.column.pooling
         self.targets = writer.unit.targets
         code = writer.code
-        start = "float('-inf')" if self.pooling == "max" else "0.0"
+        # -0.0 is what changes no value that is added to it, -0.0 included.
+        start = "float('-inf')" if self.pooling == "max" else "-0.0"
         for t, target in enumerate(self.targets):
             code.line(f"sum{t} = tl.full([{writer.rows}, {target.block}], {start}, tl.float32)")
         code.line(f"count = tl.full([{writer.rows}], 0, tl.int32)")
@@ -293,10 +295,8 @@ class _Sums:
             if self.pooling == "max":
                 larger = f"tl.maximum(sum{t}, {rows}, propagate_nan=tl.PropagateNan.ALL)"
                 code.line(f"sum{t} = tl.where({keep}[:, None], {larger}, sum{t})")
-            elif weight is not None:
-                code.line(f"sum{t} += tl.where({keep}[:, None], {rows}, 0.0)")
             else:
-                code.line(f"sum{t} += {rows}")
+                code.line(f"sum{t} += tl.where({keep}[:, None], {rows}, -0.0)")
         code.line(f"count += {keep}.to(tl.int32)")
         if weight is not None:
             term = {"mean": weight, "sqrtn": f"{weight} * {weight}"}.get(self.pooling)
@@ -315,13 +315,11 @@ class _Sums:
             if self.pooling in ("mean", "sqrtn"):
                 divided = f"tl.div_rn(sum{t}, tl.where(divisor == 0.0, 1.0, divisor)[:, None])"
                 code.line(f"sum{t} = tl.where((divisor == 0.0)[:, None], 0.0, {divided})")
-            if self.pooling == "max" or column.default_row is not None:
-                other = "0.0"
-                if column.default_row is not None:
-                    row = code.parameter(column.default_row)
-                    ids = f"(tl.full(row.shape, 0, tl.int64) + {row})"
-                    other = self.writer.rows_of(target, ids, "(live & ~some)")
-                code.line(f"sum{t} = tl.where(some[:, None], sum{t}, {other})")
+            other = "0.0"
+            if target.default_row is not None:
+                row = code.parameter(target.default_row)
+                other = self.writer.rows_of(target, f"(tl.full(row.shape, 0, tl.int64) + {row})", "(live & ~some)")
+            code.line(f"sum{t} = tl.where(some[:, None], sum{t}, {other})")
             self.writer.store(target, "row", "0", f"sum{t}")
 
 

@@ -33,6 +33,7 @@ class Target:
 
     block: the power of two that `dim` values are padded to.   exact: whether `dim` and the table's row are that block.
     alignment: values by which every address of a row is a multiple, 1, 2 or 4.   first: place of the chunk in a row.
+    counts: whether ids outside the table are counted here: once a column.
     """
 
     column: int
@@ -46,11 +47,13 @@ class Target:
     block: int
     exact: bool
     alignment: int
+    default_row: int | None
+    counts: bool
 
     @property
-    def shape(self) -> tuple[str, int, int, bool, int]:
+    def shape(self) -> tuple[str, int, int, bool, int, bool]:
         """What of it is code."""
-        return self.table_dtype, self.output, self.block, self.exact, self.alignment
+        return self.table_dtype, self.output, self.block, self.exact, self.alignment, self.counts
 
 
 @dataclass(frozen=True)
@@ -62,10 +65,6 @@ class Unit:
     width: int
     targets: tuple[Target, ...]
 
-    @property
-    def shape(self) -> tuple[tuple[str, int, int, bool, int], ...]:
-        """What of its targets is code."""
-        return tuple(t.shape for t in self.targets)
 
 
 def units_of(columns: Sequence[Column], program: Program, layout: Layout) -> tuple[Unit, ...]:
@@ -73,17 +72,19 @@ def units_of(columns: Sequence[Column], program: Program, layout: Layout) -> tup
     outputs = {b.name: k for k, b in enumerate(program.buffers)}
     widths = {b.name: b.width for b in program.buffers}
     tables = {t.name: t for t in program.tables}
-    groups: dict[tuple[object, ...], tuple[Column, list[Target]]] = {}
+    groups: dict[tuple[object, ...], list[tuple[str, int, Column, Target]]] = {}
     for index, column in enumerate(columns):
         kind, width = kind_of(column, layout), _width(column, layout)
         for target in _targets(index, column, tables.get(column.table or ""), outputs, widths.__getitem__):
-            key = (kind, width, column.ids, column.filters, column.weights, column.pooling, target.shape)
-            groups.setdefault(key, (column, []))[1].append(target)
+            key = (kind, width, column.ids, column.filters, column.weights, column.pooling, column.ids_proven)
+            has_default = column.default_row is not None
+            groups.setdefault((*key, has_default, target.shape), []).append((kind, width, column, target))
     made = []
-    for (kind, width, *_), (column, targets) in groups.items():
+    for members in groups.values():
+        kind, width, column, _ = members[0]
         most = MOST_POOLED if kind == POOLED else MOST_SINGLE
-        for at in range(0, len(targets), most):
-            made.append(Unit(str(kind), column, int(str(width)), tuple(targets[at : at + most])))
+        for at in range(0, len(members), most):
+            made.append(Unit(kind, column, width, tuple(target for *_, target in members[at : at + most])))
     return tuple(made)
 
 
@@ -144,4 +145,6 @@ def _targets(
                 block=block,
                 exact=dim == block == row_dim,
                 alignment=alignment,
+                default_row=column.default_row,
+                counts=slot is column.slots[0] and first == 0,
             )

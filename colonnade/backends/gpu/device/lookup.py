@@ -18,14 +18,20 @@ def total(x):
 
 
 @jit
-def checked(ids, bound, keep, status):
-    """int1 [N]: kept ids that lie in 0 .. bound - 1; the number of the others is added at `status`."""
+def within(ids, bound, keep):
+    """int1 [N]: kept ids that lie in 0 .. bound - 1."""
     wide = ids.to(tl.int64)
-    inside = (wide >= 0) & (wide < bound)
+    return keep & (wide >= 0) & (wide < bound)
+
+
+@jit
+def counted(ids, bound, keep, status):
+    """The same; the number of kept ids that lie outside is added at `status`."""
+    inside = within(ids, bound, keep)
     outside = total((keep & ~inside).to(tl.int32))
     if outside > 0:
         tl.atomic_add(status, outside.to(tl.int64))
-    return keep & inside
+    return inside
 
 
 @jit
@@ -40,24 +46,11 @@ def look_up(table, ids, mask, dim, row_dim, BLOCK: tl.constexpr, EXACT: tl.const
 
 
 @jit
-def put(
-    out,
-    stride,
-    row,
-    offset,
-    place,
-    values,
-    live,
-    dim,
-    BLOCK: tl.constexpr,
-    EXACT: tl.constexpr,
-    ALIGNMENT: tl.constexpr,
-):
+def put(out, stride, row, offset, place, values, live, dim, BLOCK: tl.constexpr, EXACT: tl.constexpr):
     """Stores [N, BLOCK] values at `out[row, offset + place :][:dim]` where `live` is set."""
     d = tl.arange(0, BLOCK)
     inside = live[:, None]
     if not EXACT:
         inside = inside & (d < dim)[None, :]
-    first = row.to(tl.int64) * tl.multiple_of(stride, ALIGNMENT) + place
-    at = first[:, None] + tl.multiple_of(offset, ALIGNMENT) + d[None, :]
-    tl.store(tl.multiple_of(out, 16) + at, values, mask=inside)
+    first = row.to(tl.int64) * stride + place + offset
+    tl.store(out + first[:, None] + d[None, :], values, mask=inside)

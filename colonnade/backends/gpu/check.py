@@ -1,0 +1,34 @@
+"""Kernels compiled for GPUs that need not be there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from colonnade.backends.gpu.schedule import NUM_WARPS, Schedule
+from colonnade.backends.gpu.source import load
+from colonnade.backends.gpu.structure import BUFFERS
+
+CAPABILITIES = (80, 90, 100)
+_POINTERS = {"header": "*i64", "units": "*i64", "status": "*i64", "offsets": "*i64", "text": "*u64"}
+_SOURCES = {"f32": "*fp32", "f64": "*fp64", "i32": "*i32", "i64": "*i64"}
+
+
+def signature_of(schedule: Schedule) -> dict[str, str]:
+    """The kernel's arguments and their types."""
+    kinds = {**_POINTERS, **{name: _SOURCES[name] for name in BUFFERS.values()}}
+    names = schedule.arguments
+    return {name: kinds.get(name, "*fp32" if name.startswith("out") else "i32") for name in names}
+
+
+def compiled(schedule: Schedule, capability: int, folder: Path) -> Any:
+    """The kernel of a schedule compiled for a compute capability, such as 90. Needs no GPU."""
+    kernel = load(schedule.text, folder, interpret=False).columns
+    signature = signature_of(schedule)
+    aligned = {(k,): [["tt.divisibility", 16]] for k, kind in enumerate(signature.values()) if kind.startswith("*")}
+    source = ASTSource(kernel, signature, {}, aligned)
+    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": NUM_WARPS})
