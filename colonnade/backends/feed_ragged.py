@@ -17,7 +17,6 @@ import sympy
 import torch
 
 from colonnade.backends.feed_values import Unusual, arrow_type, is_text, numpy_dtype
-from colonnade.backends.sizes import ShapeBinder
 from colonnade.core.batch import Layout, Packed
 from colonnade.core.strings import Strings
 from colonnade.errors import FeedError, listed
@@ -31,9 +30,11 @@ class RaggedPacker:
     """Reads the ragged fields of one layout. Every function raises where anything is unusual."""
 
     def __init__(self, layout: Layout, inputs: Mapping[str, Input]) -> None:
-        self._fields = tuple((inputs[name], ShapeBinder(inputs[name].shape)) for name in layout.ragged)
+        self._fields = tuple(
+            (name, numpy_dtype(place.dtype), place, str(inputs[name].shape[0])) for name, place in layout.ragged.items()
+        )
         self.offsets = tuple(dict.fromkeys(place.offsets for place in layout.ragged.values()))
-        self._dtypes = {name: inputs[name].dtype for name in self.offsets}
+        self._dtypes = {name: np.dtype(inputs[name].dtype) for name in self.offsets}
 
     def num_rows(self, feed: Mapping[str, Any]) -> int:
         """The number of batch rows that the first offsets input says."""
@@ -44,22 +45,23 @@ class RaggedPacker:
         if not self._fields:
             return packed
         offsets = {name: self._offsets(name, feed[name], packed.rows) for name in self.offsets}
+        totals = {name: int(found[-1]) for name, found in offsets.items()}
         values: dict[str, Array | Strings] = {}
-        for item, binder in self._fields:
-            assert item.offsets is not None
-            found = values[item.name] = _values(feed[item.name], item.dtype)
-            if len(found) != offsets[item.offsets][-1] or not binder.bind((len(found),), sizes):
-                raise Unusual(item.name)
+        for name, dtype, place, symbol in self._fields:
+            found = values[name] = _values(feed[name], dtype, place.dtype)
+            num = len(found)
+            if num != totals[place.offsets] or sizes.setdefault(symbol, num) != num:
+                raise Unusual(name)
         return replace(packed, ragged=values, offsets=offsets)
 
     def has_tensors(self, feed: Mapping[str, Any]) -> bool:
         """Whether any of the values or offsets is a torch tensor."""
-        names = (*self.offsets, *(item.name for item, _ in self._fields))
+        names = (*self.offsets, *(name for name, *_ in self._fields))
         return any(isinstance(feed[name], torch.Tensor) for name in names)
 
     def _offsets(self, name: str, value: Any, num_rows: int) -> Offsets:
         array = _numpy(value)
-        if array.dtype != np.dtype(self._dtypes[name]) or array.shape != (num_rows + 1,):
+        if array.dtype != self._dtypes[name] or array.shape != (num_rows + 1,):
             raise Unusual(name)
         offsets = np.array(array, np.int64)  # a copy: a caller who writes to it later moves no read out of bounds
         if offsets[0] != 0 or np.any(offsets[1:] < offsets[:-1]):
@@ -75,14 +77,17 @@ def _numpy(value: Any) -> Array:
     return value
 
 
-def _values(value: Any, dtype: str) -> Array | Strings:
-    """The elements, `[N]`, without a copy where they lie side by side."""
+def _values(value: Any, dtype: np.dtype[Any], name: str) -> Array | Strings:
+    """The elements, `[N]`, without a copy where they lie side by side.   name: of the declared dtype."""
     if isinstance(value, pa.Array):
-        return _arrow_values(value, dtype)
+        return _arrow_values(value, name)
     array = _numpy(value)
-    if array.ndim != 1 or array.dtype != numpy_dtype(dtype):
+    if array.ndim != 1 or array.dtype != dtype:
         raise Unusual("another shape or dtype")
-    return Strings.from_objects(array) if dtype == "string" else np.ascontiguousarray(array)
+    if name == "string":
+        texts = Strings.from_arrays((array,), array.shape)
+        return Strings.from_objects(array) if texts is None else texts
+    return array if array.flags.c_contiguous else np.ascontiguousarray(array)
 
 
 def _arrow_values(value: pa.Array, dtype: str) -> Array | Strings:
@@ -133,6 +138,8 @@ class RaggedInputs:
         Errors: FeedError that lists every field whose rows differ in length from those of another with its offsets.
         """
         found = dict(columns)
+        if not self.fields:
+            return found
         first: dict[str, str] = {}
         problems = []
         for field, name in self.fields.items():

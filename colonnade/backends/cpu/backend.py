@@ -87,7 +87,10 @@ class CpuColumns:
         context = lowered.context
         self._outputs = [(name, context.output_word(name) // 8) for name in context.outputs]
         self._offsets = [(name, context.offsets_word(name) // 8) for name in context.offsets]
-        self._ragged = [(name, place, context.ragged_word(name) // 8) for name, place in layout.ragged.items()]
+        self._ragged = [
+            (name, np.dtype("int64" if place.dtype == "string" else place.dtype), place, context.ragged_word(name) // 8)
+            for name, place in layout.ragged.items()
+        ]
         self._blocks = len(lowered.blocks)
 
     def run(self, packed: Packed, out: Mapping[str, Array]) -> int:
@@ -140,20 +143,25 @@ class CpuColumns:
 
     def _place_ragged(self, packed: Packed, words: memoryview) -> None:
         """Write the addresses of offsets and of ragged fields."""
+        totals = {}
         for name, word in self._offsets:
             offsets = packed.offsets[name]
             if offsets.size != packed.rows + 1 or not offsets.flags.c_contiguous or offsets.dtype != np.int64:
                 raise ShapeError("packed offsets do not fit the rows", where=name, got=str(offsets.shape))
             words[word] = address_of(offsets)
-        for name, place, word in self._ragged:
-            values, num = packed.ragged[name], packed.offsets[place.offsets][-1]
+            totals[name] = int(offsets[-1])
+        for name, dtype, place, word in self._ragged:
+            values, more = packed.ragged[name], int(place.dtype == "string")
             if isinstance(values, Strings):
+                array: Array = values.offsets
                 words[word + 1] = address_of(values.data)
-                size, array, dtype = len(values), values.offsets, "int64"
             else:
-                size, array, dtype = values.size, values, place.dtype
-            if size < num or not array.flags.c_contiguous or array.dtype != np.dtype(dtype):
-                raise ShapeError("packed values do not fit their offsets", where=name, got=f"{array.dtype}[{size}]")
+                array = values
+            fits = array.dtype == dtype and isinstance(values, Strings) == bool(more)
+            if not fits or array.size < totals[place.offsets] + more or not array.flags.c_contiguous:
+                raise ShapeError(
+                    "packed values do not fit their offsets", where=name, got=f"{array.dtype}[{array.size}]"
+                )
             words[word] = address_of(array)
 
     def _work(self, packed: Packed) -> float:
@@ -222,7 +230,8 @@ class CpuBackend:
         """
         if id_policy not in ID_POLICIES or threads < 1:
             raise OptionError("an id policy or a number of threads that is none", got=f"{id_policy!r}, {threads}")
-        columns = [c for c in program.columns if layout.fields.issuperset(fields_read(c))]
+        fields = layout.fields
+        columns = [c for c in program.columns if fields.issuperset(fields_read(c))]
         compiled = warm()
         lowered = lower_columns(columns, program, weights, layout, compiled.tiles)
         return CpuColumns(lowered, layout, compiled, id_policy, threads)

@@ -43,7 +43,8 @@ class ReferenceBackend:
         self, program: Program, weights: Weights, layout: Layout, *, id_policy: str, threads: int
     ) -> ReferenceColumns:
         """The columns whose fields lie in `layout`; `threads` does not matter here."""
-        columns = tuple(c for c in program.columns if c.slots and layout.fields.issuperset(fields_read(c)))
+        fields = layout.fields
+        columns = tuple(c for c in program.columns if c.slots and fields.issuperset(fields_read(c)))
         return ReferenceColumns(layout, columns, {t.name: t for t in program.tables}, weights, id_policy)
 
     def prepare(
