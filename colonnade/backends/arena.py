@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 
 from colonnade.core.batch import Layout
+from colonnade.core.objects import Empty
 from colonnade.ir.program import Buffer
 
 Array = npt.NDArray[Any]
@@ -26,6 +27,9 @@ class Room(Protocol):
 
     def array(self, layout: Layout, dtype: str, rows: int) -> Array:
         """The buffer of a dtype, `[rows * layout.widths[dtype]]`; its content is arbitrary."""
+
+    def strings(self, layout: Layout, rows: int) -> Empty:
+        """Makes the offsets of all strings, then their bytes, if called in this order with their exact number."""
 
     def close(self) -> None:
         """Give the memory back."""

@@ -147,7 +147,8 @@ class _Buffers:
         shape = (self.num_rows, *run.trailing)
         if run.dtype != "string":
             return gather_arrays(values, shape, self.part(run))
-        texts = Strings.from_arrays(values, shape, self.spare.empty)
+        empty = self.spare.empty if self.room is None else self.room.strings(self.layout, self.num_rows)
+        texts = Strings.from_arrays(values, shape, empty)
         if texts is not None:
             self.texts.append(texts)
         return texts is not None

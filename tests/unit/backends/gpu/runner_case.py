@@ -114,7 +114,7 @@ class FakeColumns:
             if name == "n":
                 status += ((values[:, 0] < 0) & is_row).sum()
             write(out, offset, values.float(), is_row)
-        element = torch.arange(capacity, device=out.device).clamp(max=rows - 1)
+        element = torch.arange(capacity, device=out.device).clamp(max=rows - 1) + rows * self.layout.places["s"].start
         start, end = sources.string_offsets[element], sources.string_offsets[element + 1]
         first = torch.where(end > start, sources.string_data[start].long(), -1)
         write(out, 3, torch.stack((end - start, first), 1).float(), is_row)
@@ -182,7 +182,8 @@ class Case:
     ) -> None:
         self.queues: list[ReplayQueue] = []
         self.weights = weights(seed)
-        self.columns = FakeColumns(LAYOUTS[0])
+        self.layouts = layouts(program)
+        self.columns = FakeColumns(self.layouts[0])
         self.runner = GpuRunner(
             program,
             self.weights,
@@ -193,7 +194,7 @@ class Case:
             independent=independent,
             queue=self._queue if replays else queue,
         )
-        self.reader = FeedReader(program, LAYOUTS, self.runner.dense_inputs)
+        self.reader = FeedReader(program, self.layouts, self.runner.dense_inputs)
 
     def _queue(self) -> ReplayQueue:
         self.queues.append(ReplayQueue())

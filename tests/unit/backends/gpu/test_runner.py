@@ -95,6 +95,42 @@ def test_numbers_are_packed_where_they_are_copied_from() -> None:
     room.close()
 
 
+def without(*names: str) -> Program:
+    """The program without some inputs and instructions."""
+    dense = tuple(line for line in rc.PROGRAM.dense if line.output not in names)
+    inputs = tuple(i for i in rc.PROGRAM.inputs if i.name not in names)
+    return replace(rc.PROGRAM, inputs=inputs, dense=dense)
+
+
+def test_strings_are_packed_where_they_are_copied_from() -> None:
+    case = Case(program=without("more", "sizes"), replays=True, num_lanes=1)
+    rng = np.random.default_rng(3)
+    for k, rows in enumerate([5, 5, 5, 0, 1, *rng.integers(0, 20, 20).tolist()]):
+        feed = a_feed(rows, k, longest=int(rng.choice([0, 9, 90])))
+        del feed["more"]
+        case.check(feed)
+        if k % 3 == 0 and rows:
+            case.check({**feed, "s": feed["s"].tolist()})
+    room = case.runner.reserve()
+    (packed,) = case.reader.read(feed, room).packed
+    block = room.lane._host_in.tensor.numpy()  # type: ignore[attr-defined]
+    assert np.shares_memory(packed.string_offsets, block) and np.shares_memory(packed.string_data, block)
+    room.close()
+
+
+def test_two_runs_of_strings_are_joined_elsewhere() -> None:
+    program = without("more", "sizes")
+    wide = Column("wide", Field("wide"), None, "none", slots=())
+    program = replace(program, inputs=(*program.inputs, Input("wide", "string", (B, 2))))
+    program = replace(program, columns=(*program.columns, wide))
+    case = Case(program=program, replays=True)
+    for k, rows in enumerate((4, 4, 4, 1, 0, 7)):
+        feed = a_feed(rows, k)
+        del feed["more"]
+        feed["wide"] = np.array([[b"abc", b"de%d" % i] for i in range(rows)], object).reshape(rows, 2)
+        case.check(feed)
+
+
 def test_torch_in_torch_out() -> None:
     case = Case()
     feed = a_feed(4)
