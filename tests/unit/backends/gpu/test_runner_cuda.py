@@ -106,7 +106,7 @@ def test_memory_does_not_grow_over_300_requests() -> None:
     allocated, reserved = torch.cuda.memory_allocated(), torch.cuda.memory_reserved()
     for rows in np.random.default_rng(0).integers(1, 25, 300):
         case.answer(feeds[rows])
-    assert (torch.cuda.memory_allocated(), torch.cuda.memory_reserved()) == (allocated, reserved)
+    assert torch.cuda.memory_allocated() <= allocated and torch.cuda.memory_reserved() <= reserved
 
 
 def test_large_outputs() -> None:
