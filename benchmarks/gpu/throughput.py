@@ -133,7 +133,7 @@ def _loops(setting: Setting, rows: int, form: str, calls: Sequence[Call], check:
     facts["requests/s, p99 ms by callers"] = "; ".join(
         f"{callers}: {loop.rate:.0f}, {loop.p99 * 1e3:.2f}" for callers, loop in loops.items()
     )
-    yield Row(CASE, WHAT, rows, sides, {form: check}, facts=facts)
+    yield Row(CASE, f"{WHAT}, {form}", rows, sides, {form: check}, facts=facts)
 
 
 def _callers(setting: Setting) -> tuple[int, ...]:

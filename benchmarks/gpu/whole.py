@@ -135,7 +135,7 @@ def _measured(setting: Setting, model: Model, rows: int) -> Iterator[Found]:
         "out kB": bytes_out(outputs) / 1e3,
         "ones": float(np.mean([np.mean(np.asarray(v)) for v in outputs.values()])),
         "cpu threads": setting.threads,
-        **{f"profile us, {part}": s * 1e6 for part, s in model.ours.profile(request).items()},
+        **{f"{part} us piece by piece": s * 1e6 for part, s in model.ours.profile(request).items()},
         **({"notes": model.ours.notes} if model.ours.notes else {}),
     }
     yield Row(model.name, "whole", rows, sides, {**checks, **more}, parts=parts, facts=facts)
