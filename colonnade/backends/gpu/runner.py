@@ -174,7 +174,7 @@ class GpuRunner:
         if self._rest is None:
             outputs = self._outputs(request, prepared, views)
         else:
-            outputs = self._finished(lane, self._rest, request, views)
+            outputs = self._finished(self._rest, request, views, are_lent=views is prepared.views)
         ended = time.perf_counter_ns()
         if prepared.replay is None and prepared.runs >= RUNS_BEFORE_CAPTURE:
             self._capture(lane, prepared)
@@ -188,10 +188,11 @@ class GpuRunner:
         def run() -> None:
             values = self._computed(lane, prepared)
             if prepared.results is None or self._uncaptured:
-                prepared.results = results = _results(values, len(self._columns))
-                prepared.views = {} if results.are_large else results.views(lane.host_out)
+                results = _results(values, len(self._columns))
                 if lane.grow_out(results.num_bytes):
                     values = self._computed(lane, prepared)  # the status words moved
+                prepared.results = results
+                prepared.views = {} if results.are_large else results.views(lane.host_out)
             self._collect(lane, prepared.results, values)
 
         with full_precision():
@@ -281,15 +282,18 @@ class GpuRunner:
         return outputs
 
     def _finished(
-        self, lane: Lane, rest: DensePlan, request: Request, views: Mapping[str, Array | torch.Tensor]
+        self, rest: DensePlan, request: Request, views: Mapping[str, Array | torch.Tensor], *, are_lent: bool
     ) -> dict[str, Any]:
-        """The outputs where the dense rest runs on the host: the columns' buffers came back instead."""
+        """The outputs where the dense rest runs on the host: the columns' buffers came back instead.
+
+        are_lent: whether the views lie in the lane, so that no output may.
+        """
         buffers = {}
         for name, _, varying in self._outputs_of:
             value = torch.as_tensor(views[name])
             buffers[name] = value[tuple([slice(size(request.sizes)) for size in varying])] if varying else value
         values = rest.run({**request.tensors, **buffers}, request.sizes)
-        return owned(values, request, self._kept | storages([lane.host_out]))
+        return owned(values, request, self._kept | storages(buffers.values() if are_lent else ()))
 
     def _given(self, source: str, request: Request) -> torch.Tensor | Array:
         """A copy of an input or a parameter: no device is asked for it."""

@@ -303,7 +303,8 @@ def test_indices_of_a_request_are_checked_on_the_host() -> None:
         np.testing.assert_array_equal(got["taken"], got["score"][[2, 0, 2]])
         kept = {name: np.array(value) for name, value in got.items()}
         with pytest.raises(GraphError, match="index"):
-            case.answer({**feed, "at": np.array([0, len(feed["n"]), 0])})
+            other = {name: value for name, value in feed.items() if name != "x"}
+            case.answer({**other, "x": feed["x"] + 1, "at": np.array([0, len(feed["n"]), 0])})
         for name, value in got.items():
             np.testing.assert_array_equal(value, kept[name])
     assert "the dense rest runs on the host: taken = aten.index_select.default" in case.runner.notes[-1]
