@@ -32,7 +32,20 @@ Progress = Callable[[str], None]
 Observer = Callable[[str, Graph], None]
 
 DEFAULT_TARGET = "cpu"
-TARGETS: Mapping[str, Callable[[], Backend]] = {"cpu": CpuBackend, "reference": ReferenceBackend}
+
+
+def _gpu() -> Backend:
+    """Triton need not be installed where no program is compiled for a GPU."""
+    try:
+        from colonnade.backends.gpu.backend import GpuBackend
+    except ModuleNotFoundError as error:
+        raise OptionError(
+            "the target 'gpu' cannot be used here", got=f"no {error.name}", help="pip install 'colonnade[gpu]'"
+        ) from error
+    return GpuBackend()
+
+
+TARGETS: Mapping[str, Callable[[], Backend]] = {"cpu": CpuBackend, "gpu": _gpu, "reference": ReferenceBackend}
 
 
 def backend(target: str) -> Backend:

@@ -32,6 +32,24 @@ def test_policy_zero(case: Case) -> None:
     check_case(GpuBackend(interpret=True), case, id_policy="zero")
 
 
+@settings(max_examples=10)
+@given(case=cases(max_columns=2, batches=BATCHES, ragged=True))
+def test_ragged_fields(case: Case) -> None:
+    check_case(GpuBackend(interpret=True), case, id_policy="zero")
+
+
+@settings(max_examples=8)
+@given(case=cases(max_columns=2, batches=BATCHES, table_dtypes=("float16", "bfloat16", "int8_rowwise")))
+def test_table_dtypes(case: Case) -> None:
+    check_case(GpuBackend(interpret=True), case, id_policy="zero")
+
+
+@settings(max_examples=2)
+@given(case=cases(max_columns=1, batches=(1, 2), widths=(70, 200)))
+def test_long_rows(case: Case) -> None:
+    check_case(GpuBackend(interpret=True), case, id_policy="zero")
+
+
 @settings(max_examples=3)
 @given(case=cases(max_columns=1, batches=(129, 300), widths=(1, 2), ids_in_range=True))
 def test_several_tiles(case: Case) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
 
+from colonnade.backends.gpu import accelerator
 from colonnade.backends.gpu.columns import GpuColumns
+from colonnade.backends.gpu.runner import GpuRunner
 from colonnade.core.batch import Layout
 from colonnade.errors import OptionError
 from colonnade.ir.column import ID_POLICIES, fields_read
@@ -20,7 +23,7 @@ class GpuBackend:
 
     def __init__(self, *, interpret: bool = False) -> None:
         self._interpret = interpret
-        self._device = torch.device("cpu" if interpret else "cuda")
+        self._device = torch.device("cpu") if interpret else accelerator.device()
 
     def compile(
         self, program: Program, weights: Weights, layout: Layout, *, id_policy: str, threads: int
@@ -31,7 +34,7 @@ class GpuBackend:
         """
         if id_policy not in ID_POLICIES or threads < 1:
             raise OptionError("an id policy or a number of threads that is none", got=f"{id_policy!r}, {threads}")
-        columns = [c for c in program.columns if set(fields_read(c)) <= layout.places.keys()]
+        columns = [c for c in program.columns if set(fields_read(c)) <= layout.fields]
         return GpuColumns(
             columns,
             program,
@@ -41,6 +44,18 @@ class GpuBackend:
             device=self._device,
             interpret=self._interpret,
         )
+
+    def prepare(
+        self, program: Program, weights: Weights, layouts: Sequence[Layout], *, id_policy: str, threads: int
+    ) -> GpuRunner:
+        """The columns of every layout and the dense rest, on the device.
+
+        Errors: OptionError where the tables do not fit into its memory.
+        """
+        if not self._interpret:
+            accelerator.check_memory(program, accelerator.free_memory(self._device))
+        columns = [self.compile(program, weights, x, id_policy=id_policy, threads=threads) for x in layouts]
+        return GpuRunner(program, weights, columns, device=self._device, id_policy=id_policy)
 
     def export_compiled(self, folder: Path) -> tuple[Path, ...]:
         """Nothing travels: Triton keeps what it compiled in a cache of its own."""

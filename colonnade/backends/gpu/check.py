@@ -9,12 +9,17 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from colonnade.backends.gpu.schedule import NUM_WARPS, Schedule
+from colonnade.backends.gpu.kinds.writer import BUFFERS
+from colonnade.backends.gpu.schedule import OPTIONS, Schedule
 from colonnade.backends.gpu.source import load
-from colonnade.backends.gpu.structure import BUFFERS
 
 CAPABILITIES = (80, 90, 100)
-_POINTERS = {"header": "*i64", "units": "*i64", "status": "*i64", "offsets": "*i64", "text": "*u64"}
+_POINTERS = {
+    **dict.fromkeys(("header", "units", "status", "offsets"), "*i64"),
+    "text": "*u64",
+    "work": "*fp32",
+    "arrivals": "*i32",
+}
 _SOURCES = {"f32": "*fp32", "f64": "*fp64", "i32": "*i32", "i64": "*i64"}
 
 
@@ -31,4 +36,4 @@ def compiled(schedule: Schedule, capability: int, folder: Path) -> Any:
     signature = signature_of(schedule)
     aligned = {(k,): [["tt.divisibility", 16]] for k, kind in enumerate(signature.values()) if kind.startswith("*")}
     source = ASTSource(kernel, signature, {}, aligned)
-    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_warps": NUM_WARPS})
+    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(OPTIONS))

@@ -10,21 +10,22 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.backends.gpu import diagnose
+from colonnade.backends.gpu import diagnose, header
 from colonnade.backends.gpu.emit import Memory
-from colonnade.backends.gpu.schedule import NUM_WARPS, scheduled
+from colonnade.backends.gpu.kinds.writer import BUFFERS, Places
+from colonnade.backends.gpu.schedule import OPTIONS, scheduled
 from colonnade.backends.gpu.source import load
-from colonnade.backends.gpu.structure import BUFFERS, write
+from colonnade.backends.gpu.structure import write
 from colonnade.backends.gpu.units import units_of
 from colonnade.config import settings
 from colonnade.core.batch import Layout, Packed
+from colonnade.core.strings import Strings
 from colonnade.errors import IdRangeError
 from colonnade.ir.column import Column
 from colonnade.ir.program import Program, Weights
 from colonnade.ops.op import torch_dtype
 
 Array = npt.NDArray[Any]
-HEADER_WORDS = 8
 TEXT_PADDING = 16
 """Bytes past the end of the strings that a kernel may read."""
 
@@ -33,14 +34,19 @@ TEXT_PADDING = 16
 class Sources:
     """A packed batch on the device.
 
-    header: int64[8], the number of rows first.   buffers: 1-D, one a dtype, as in `Packed`.
-    string_data: uint8, 8-byte aligned, readable 16 bytes past its end; its size is a multiple of 8.
+    header: int64, as `Header` says; it holds the addresses of ragged fields, which lie anywhere.   buffers: 1-D, one a
+    dtype, as in `Packed`.   string_data: uint8, 8-byte aligned, readable 16 bytes past its end; its size is a multiple
+    of 8.   work, arrivals: as `GpuColumns.workspace` says; no two launches at a time may share them.   kept: what the
+    header points to.
     """
 
     header: torch.Tensor
     buffers: Mapping[str, torch.Tensor]
     string_offsets: torch.Tensor
     string_data: torch.Tensor
+    work: torch.Tensor | None = None
+    arrivals: torch.Tensor | None = None
+    kept: tuple[torch.Tensor, ...] = ()
 
 
 class GpuColumns:
@@ -64,14 +70,16 @@ class GpuColumns:
         self._device = device
         self._kept: list[torch.Tensor] = []
         self._buffers = tuple(b.name for b in program.buffers)
-        tables = self._uploaded(weights)
         bounds = {t.name: t.rows for t in program.tables}
+        places = Places(layout, self._uploaded(weights), bounds, header.words_of(layout))
         memory = Memory(self._place)
         units = units_of(self._columns, program, layout)
-        written = [write(unit, layout, tables, bounds, memory) for unit in units]
-        self.schedule, words = scheduled(units, written, [b.width for b in program.buffers])
+        written = [write(unit, places, memory) for unit in units]
+        widths = [b.width for b in program.buffers]
+        self.schedule, words = scheduled(units, written, widths, header.prefix_of(layout))
+        self.header = header.header_of(layout, self.schedule)
         self._units = torch.tensor(words, dtype=torch.int64, device=device)
-        self._missing = {d: torch.zeros(1, dtype=torch_dtype(d), device=device) for d in BUFFERS}
+        self._missing = {d: torch.zeros(1, dtype=torch_dtype(d), device=device) for d in (*BUFFERS, "uint8")}
         self._kernel = None
         if units:
             folder = settings().cache_dir / "gpu"
@@ -89,26 +97,38 @@ class GpuColumns:
         self._kept.append(held)
         return held.data_ptr()
 
+    def workspace(self, tiles: int) -> tuple[int, int]:
+        """Sizes of a launch's `work` (float32) and `arrivals` (int32, zeros before its first launch)."""
+        return 2 * self.schedule.work * tiles, tiles if self.schedule.tiled else 0
+
     def launch(
-        self, sources: Sources, capacity: int, outputs: Mapping[str, torch.Tensor], status: torch.Tensor
+        self,
+        sources: Sources,
+        capacity: int,
+        outputs: Mapping[str, torch.Tensor],
+        status: torch.Tensor,
+        tiles: int = 0,
     ) -> None:
-        """Enqueues one kernel that writes every slot of rows below `sources.header[0]`, which is at most `capacity`.
+        """Enqueues one kernel that writes every slot of the rows of a batch, at most `capacity`.
 
         Shapes: outputs[buffer] is float32 [capacity, width], contiguous and 16-byte aligned; status is int64[1]: the
         number of ids outside their tables is added to it.
+        tiles: at least the number of tiles that `header.write` gave.
         Facts: nothing is allocated and nothing waits, so that a CUDA graph can capture it.
         """
         if self._kernel is None or capacity == 0:
             return
-        ends = self.schedule.ends(capacity)
+        *numbers, grid = self.schedule.numbers(capacity, tiles)
+        if grid == 0:
+            return
         arguments: list[Any] = [sources.header, self._units, status]
+        arguments += [self._missing["float32"] if sources.work is None else sources.work]
+        arguments += [self._missing["int32"] if sources.arrivals is None else sources.arrivals]
         arguments += [sources.buffers.get(d, self._missing[d]) for d in BUFFERS]
         arguments += [sources.string_offsets, sources.string_data.view(torch.uint64)]
         for name, stride in zip(self._buffers, self.schedule.strides, strict=True):
             arguments += [outputs[name], stride]
-        for group, end in zip(self.schedule.groups, ends, strict=True):
-            arguments += [group.first, len(group.units), end]
-        self._kernel[(ends[-1],)](*arguments, num_warps=NUM_WARPS)
+        self._kernel[(grid,)](*arguments, *numbers, **OPTIONS)
 
     def run(self, packed: Packed, out: Mapping[str, Array]) -> int:
         """Write every slot of every buffer; gives the number of ids that the policy `zero` replaced.
@@ -117,13 +137,13 @@ class GpuColumns:
         """
         if packed.rows == 0 or self._kernel is None:
             return 0
-        sources = self._sources(packed)
+        sources, tiles = self._sources(packed)
         outputs = {
             name: torch.from_numpy(np.ascontiguousarray(out[name])).to(self._device, copy=True)
             for name in self._buffers
         }
         status = torch.zeros(1, dtype=torch.int64, device=self._device)
-        self.launch(sources, packed.rows, outputs, status)
+        self.launch(sources, packed.rows, outputs, status, tiles)
         outside = int(status)
         if outside and self._errors:
             raise self.diagnose(packed)
@@ -135,13 +155,37 @@ class GpuColumns:
         """The error that names every id outside its table, found again on the host."""
         return diagnose.outside(self._columns, self._program, self.layout, packed)
 
-    def _sources(self, packed: Packed) -> Sources:
-        header = np.zeros(HEADER_WORDS, np.int64)
-        header[0] = packed.rows
-        data = np.zeros(-(-len(packed.string_data) // 8) * 8 + TEXT_PADDING, np.uint8)
-        data[: len(packed.string_data)] = packed.string_data
-        buffers = {name: self._put(buffer) for name, buffer in packed.buffers.items()}
-        return Sources(self._put(header), buffers, self._put(packed.string_offsets), self._put(data))
+    def _sources(self, packed: Packed) -> tuple[Sources, int]:
+        """The batch on the device, and its number of tiles."""
+        addresses: dict[str, tuple[int, ...]] = {}
+        ragged = []
+        for name, values in packed.ragged.items():
+            parts = [values.offsets, _padded(values.data)] if isinstance(values, Strings) else [values]
+            ragged += [self._put(part) for part in parts]
+            addresses[name] = tuple(t.data_ptr() for t in ragged[-len(parts) :])
+        for name, offsets in packed.offsets.items():
+            ragged.append(self._put(offsets))
+            addresses[name] = (ragged[-1].data_ptr(),)
+        words = np.zeros(self.header.num_words, np.int64)
+        tiles = self.header.write(words, packed, addresses)
+        work, arrivals = self.workspace(tiles)
+        sources = Sources(
+            header=self._put(words),
+            buffers={name: self._put(buffer) for name, buffer in packed.buffers.items()},
+            string_offsets=self._put(packed.string_offsets),
+            string_data=self._put(_padded(packed.string_data)),
+            work=torch.full((work,), float("nan"), device=self._device),
+            arrivals=torch.zeros(arrivals, dtype=torch.int32, device=self._device),
+            kept=tuple(ragged),
+        )
+        return sources, tiles
 
     def _put(self, array: Array) -> torch.Tensor:
         return torch.from_numpy(np.array(array)).to(self._device)
+
+
+def _padded(data: Array) -> Array:
+    """Bytes with room after them that a kernel may read."""
+    padded = np.zeros(-(-len(data) // 8) * 8 + TEXT_PADDING, np.uint8)
+    padded[: len(data)] = data
+    return padded

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import torch
+
 from colonnade.backends.reference.backend import fields_of_batch
 from colonnade.core.batch import Layout, Packed
 from colonnade.errors import IdRangeError, listed
@@ -19,7 +22,10 @@ def outside(columns: Sequence[Column], program: Program, layout: Layout, packed:
     for column in columns:
         if column.table is None or column.ids_proven:
             continue
-        elements = elements_of(column, {n: fields[n] for n in fields_read(column)}, packed.rows)
+        names = fields_read(column)
+        offsets = layout.offsets_of(names[0])
+        lengths = None if offsets is None else torch.from_numpy(np.diff(packed.offsets[offsets]))
+        elements = elements_of(column, {n: fields[n] for n in names}, packed.rows, lengths)
         ids, bound = elements.ids.long(), program.table(column.table).rows
         at = ((ids < 0) | (ids >= bound)).nonzero().reshape(-1).tolist()
         if at:

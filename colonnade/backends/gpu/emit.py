@@ -40,10 +40,13 @@ class Number:
 
 @dataclass(frozen=True)
 class Text:
-    """A string in each lane: the variables that hold its first byte's position and its length (int64)."""
+    """A string in each lane: the variables that hold its first byte's position and its length (int64), and the pointer
+    to the words that hold its bytes.
+    """
 
     start: str
     length: str
+    data: str
 
     @property
     def facts(self) -> ElementFacts:

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import torch
 
-Work = Callable[[], None]
+Work = Callable[[], object]
 Mark = Callable[[], float]
 """Once the queue has been waited for: when the work before the mark was done. Units: nanoseconds."""
 

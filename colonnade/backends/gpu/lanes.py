@@ -7,18 +7,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.backends.gpu.columns import TEXT_PADDING
+from colonnade.backends.gpu.columns import TEXT_PADDING, Sources
 from colonnade.backends.gpu.graphs import Queue, Work, host_memory
+from colonnade.backends.gpu.header import Header
 from colonnade.backends.gpu.staging import ALIGNMENT, Bucket, Region, Regions, Staged, StagingPlan, after
-from colonnade.core.batch import Layout
+from colonnade.core.batch import Layout, Packed
 from colonnade.core.objects import Empty
-from colonnade.errors import OptionError
+from colonnade.errors import IdRangeError, OptionError
 from colonnade.ir.program import Buffer
 
 Array = npt.NDArray[Any]
@@ -29,6 +30,34 @@ MAX_GRAPHS = 48
 MAX_NUMBERS = 1024
 LARGE_BYTES = 1 << 18
 """Outputs from this size on are copied from the device once for each request, into memory that the caller keeps."""
+
+
+class DeviceColumns(Protocol):
+    """Columns whose kernel can be enqueued."""
+
+    @property
+    def layout(self) -> Layout:
+        """The fields it reads, and their places."""
+
+    @property
+    def header(self) -> Header:
+        """What its requests have in their headers."""
+
+    def workspace(self, tiles: int) -> tuple[int, int]:
+        """Sizes of the float32 memory it computes in and of the int32 memory it counts in."""
+
+    def launch(
+        self,
+        sources: Sources,
+        capacity: int,
+        outputs: Mapping[str, torch.Tensor],
+        status: torch.Tensor,
+        tiles: int = 0,
+    ) -> None:
+        """Enqueue one kernel that writes the buffers and adds the ids outside their tables to `status`."""
+
+    def diagnose(self, packed: Packed) -> IdRangeError:
+        """The error that names them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,8 +140,18 @@ class Block:
 class Lane:
     """Facts: one request at a time uses it."""
 
-    def __init__(self, queue: Queue, plan: StagingPlan, buffers: Sequence[Buffer], rows: Sequence[Any]) -> None:
+    def __init__(
+        self,
+        queue: Queue,
+        plan: StagingPlan,
+        buffers: Sequence[Buffer],
+        rows: Sequence[Any],
+        columns: Sequence[DeviceColumns],
+    ) -> None:
         self.queue = queue
+        self._columns = tuple(columns)
+        self._work, self._arrivals = Block(queue.device_memory), Block(queue.device_memory)
+        self.queue.run(lambda: self._arrivals.tensor.zero_())
         self._plan = plan
         self._buffer_rows = tuple(zip(buffers, rows, strict=True))
         self._prepared: OrderedDict[Bucket, Prepared] = OrderedDict()
@@ -205,8 +244,32 @@ class Lane:
             end = region.end
         if self._buffers.grow(after(end)):
             self._prepared.clear()
-        staged = Staged(regions, self._host_in.tensor, self._device_in.tensor)
+        works = self._works(regions)
+        headers = [columns.header for columns in self._columns]
+        staged = Staged(regions, self._host_in.tensor, self._device_in.tensor, headers, works)
         return Prepared(staged, {name: region.of(self._buffers.tensor) for name, region in places.items()})
+
+    def _works(self, regions: Regions) -> list[tuple[torch.Tensor | None, torch.Tensor | None]]:
+        """Where each layout's kernel computes and counts. Facts: the counts are 0 before and after every launch."""
+        sizes = [c.workspace(tiles) for c, tiles in zip(self._columns, regions.tiles, strict=True)]
+        ends = [0, 0]
+        places: list[tuple[Region, Region]] = []
+        for work, arrivals in sizes:
+            pair = Region(after(ends[0]), torch.float32, (work,)), Region(after(ends[1]), torch.int32, (arrivals,))
+            places.append(pair)
+            ends = [region.end for region in pair]
+        if self._work.grow(ends[0]):
+            self._prepared.clear()
+        if self._arrivals.grow(ends[1]):
+            self._prepared.clear()
+            self.queue.run(lambda: self._arrivals.tensor.zero_())
+        return [
+            (
+                work.of(self._work.tensor) if work.shape[0] else None,
+                arrivals.of(self._arrivals.tensor) if arrivals.shape[0] else None,
+            )
+            for work, arrivals in places
+        ]
 
 
 class LanePool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,17 +18,15 @@ from colonnade.backends.arena import Loans, Room
 from colonnade.backends.backend import Outcome
 from colonnade.backends.dense import DensePlan
 from colonnade.backends.feed import Request
-from colonnade.backends.gpu.columns import Sources
 from colonnade.backends.gpu.graphs import CudaQueue, HostQueue, Queue, full_precision, host_memory
-from colonnade.backends.gpu.lanes import Lane, LanePool, Prepared, Reserved, Results
+from colonnade.backends.gpu.lanes import DeviceColumns, Lane, LanePool, Prepared, Reserved, Results
 from colonnade.backends.gpu.padding import Dependent, Proven, row_independent
-from colonnade.backends.gpu.split import columns_only, reasons_for_host, split
+from colonnade.backends.gpu.split import columns_only, reasons_for_host, split, symbols_read
 from colonnade.backends.gpu.staging import Region, StagingPlan, after
 from colonnade.backends.host_runner import aligned, owned, storages
 from colonnade.backends.sizes import DimFunction, dim_function
-from colonnade.core.batch import Layout, Packed
 from colonnade.core.dims import Dim
-from colonnade.errors import GraphError, IdRangeError, listed
+from colonnade.errors import GraphError
 from colonnade.ir.program import Program, Weights
 
 Array = npt.NDArray[Any]
@@ -38,28 +36,11 @@ NUM_LOANS = 32
 RUNS_BEFORE_CAPTURE = 2
 
 
-class DeviceColumns(Protocol):
-    """Columns whose kernel can be enqueued."""
-
-    @property
-    def layout(self) -> Layout:
-        """The fields it reads, and their places."""
-
-    def launch(
-        self, sources: Sources, capacity: int, outputs: Mapping[str, torch.Tensor], status: torch.Tensor
-    ) -> None:
-        """Enqueue one kernel that writes the buffers and adds the ids outside their tables to `status`."""
-
-    def diagnose(self, packed: Packed) -> IdRangeError:
-        """The error that names them."""
-
-
 class GpuRunner:
     """Columns, one a layout, and the dense rest on a device. Facts: any thread may use it at any time.
 
     num_lanes: requests in flight at a time; callers beyond wait.
     independent: the proof that batches may be padded to buckets.
-    Errors: GraphError that lists what the device cannot do.
     """
 
     def __init__(
@@ -78,7 +59,6 @@ class GpuRunner:
         self._params = weights.params
         self._columns = tuple(columns)
         self._errors = id_policy == "error"
-        _check(columns)
         params = {name: aligned(weights.params[name]) for name, _, _ in program.params}
         on_device, self._requires = split(program)
         self._on_host = reasons_for_host(on_device)
@@ -93,13 +73,15 @@ class GpuRunner:
         self._exact = "" if self._padded else _why_exact(proof)
         batch = frozenset((proof.batch,)) if isinstance(proof, Proven) and self._padded else frozenset()
         inputs = [i for i in program.inputs if i.name in self._dense.inputs]
-        self._plan = StagingPlan(program, [c.layout for c in columns], inputs, batch)
+        counted = {str(i.shape[0]) for i in program.inputs if i.offsets is not None} - symbols_read(on_device)
+        layouts, headers = [c.layout for c in columns], [c.header for c in columns]
+        self._plan = StagingPlan(program, layouts, headers, inputs, batch, frozenset(counted))
         outputs = program.outputs if self._rest is None else on_device.outputs
         self._outputs_of = [(o.name, o.value.name, _varying(o.shape) if self._padded else ()) for o in outputs]
         self._uncaptured = self._dense.synchronises
         make_queue = queue or (HostQueue if device.type == "cpu" else lambda: CudaQueue(device))
         rows = [dim_function(b.rows) for b in program.buffers]
-        self._lanes = LanePool(lambda: Lane(make_queue(), self._plan, program.buffers, rows), num_lanes)
+        self._lanes = LanePool(lambda: Lane(make_queue(), self._plan, program.buffers, rows, self._columns), num_lanes)
         self._loans = Loans(lambda size: host_memory(device, size).numpy(), NUM_LOANS)
 
     @property
@@ -225,7 +207,7 @@ class GpuRunner:
             statuses.zero_()
             for k, (columns, rows) in enumerate(zip(self._columns, regions.rows, strict=True)):
                 if rows:
-                    columns.launch(staged.sources[k], rows, prepared.buffers, statuses[k : k + 1])
+                    columns.launch(staged.sources[k], rows, prepared.buffers, statuses[k : k + 1], regions.tiles[k])
             mark("columns")
             values = self._dense.run(prepared.values, regions.sizes)
             mark("dense")
@@ -299,16 +281,6 @@ class GpuRunner:
         """A copy of an input or a parameter: no device is asked for it."""
         value = request.tensors[source] if source in request.tensors else self._params[source]
         return value.clone() if isinstance(value, torch.Tensor) else np.array(value)
-
-
-def _check(columns: Sequence[DeviceColumns]) -> None:
-    ragged = [f"field {name!r}" for c in columns for name in c.layout.ragged]
-    if ragged:
-        raise GraphError(
-            "ragged fields have no place on a device yet",
-            got=listed(ragged),
-            help="compile for the target 'cpu'",
-        )
 
 
 def _why_exact(proof: Proven | Dependent) -> str:

@@ -23,7 +23,7 @@ from triton.runtime.interpreter import InterpretedFunction
 
 DEVICE = Path(__file__).parent / "device"
 PACKAGE = "colonnade.backends.gpu.device"
-NUMBERS = ("stride", "first", "num", "end")
+NUMBERS = ("stride", "first", "num", "end", "tiles", "prefix", "units_in_tiles")
 HEADER = '''"""Kernel code, put together from device functions and generated text."""
 
 import triton

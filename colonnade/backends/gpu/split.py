@@ -56,6 +56,23 @@ def reasons_for_host(program: Program) -> tuple[str, ...]:
     return (*host_only(program), *indexes)
 
 
+def symbols_read(program: Program) -> frozenset[str]:
+    """The symbols of sizes that the dense rest or an output depends on."""
+    names = {name for line in program.dense for name in _refs([line.args, [v for _, v in line.kwargs]])}
+    names |= {o.value.name for o in program.outputs}
+    shapes = [i.shape for i in program.inputs if i.name in names] + [o.shape for o in program.outputs]
+    exprs = [*_exprs([[line.args, [v for _, v in line.kwargs]] for line in program.dense]), *_exprs(shapes)]
+    return frozenset(str(s) for e in exprs for s in e.free_symbols)
+
+
+def _exprs(values: Any) -> Iterator[sympy.Expr]:
+    for value in values:
+        if isinstance(value, sympy.Expr):
+            yield value
+        elif isinstance(value, tuple | list):
+            yield from _exprs(value)
+
+
 def _refs(values: tuple[Any, ...] | list[Any]) -> Iterator[str]:
     for value in values:
         if isinstance(value, Ref):

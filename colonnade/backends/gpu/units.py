@@ -23,8 +23,12 @@ WIDEST = 128
 MOST_SINGLE, MOST_POOLED = 8, 4
 """Targets of one unit: each takes registers of its own where rows are added up."""
 
-SINGLE, SPREAD, POOLED, NUMERIC = "single", "spread", "pooled", "numeric"
-"""One element a row; every element in a place of its own; many elements added up; the values themselves."""
+SINGLE, SPREAD, LANES, TILES, NUMERIC = "single", "spread", "lanes", "tiles", "numeric"
+"""One element a row; every element in a place of its own; elements added up, a batch row a lane, or in tiles of equal
+numbers of elements; the values themselves.
+"""
+MOST_LANES = 16
+"""Elements a batch row up to which each row is a lane."""
 
 
 @dataclass(frozen=True)
@@ -58,13 +62,16 @@ class Target:
 
 @dataclass(frozen=True)
 class Unit:
-    """Columns that share their ids: `columns` are numbers of the program's columns, the first one stands for all."""
+    """Columns that share their ids, the first of which stands for all.
+
+    width: elements a batch row of dense fields.   offsets: the input that holds the offsets of ragged ones.
+    """
 
     kind: str
     column: Column
     width: int
+    offsets: str | None
     targets: tuple[Target, ...]
-
 
 
 def units_of(columns: Sequence[Column], program: Program, layout: Layout) -> tuple[Unit, ...]:
@@ -72,39 +79,44 @@ def units_of(columns: Sequence[Column], program: Program, layout: Layout) -> tup
     outputs = {b.name: k for k, b in enumerate(program.buffers)}
     widths = {b.name: b.width for b in program.buffers}
     tables = {t.name: t for t in program.tables}
-    groups: dict[tuple[object, ...], list[tuple[str, int, Column, Target]]] = {}
+    groups: dict[tuple[object, ...], list[tuple[Column, Target]]] = {}
     for index, column in enumerate(columns):
-        kind, width = kind_of(column, layout), _width(column, layout)
+        form = form_of(column, layout)
         for target in _targets(index, column, tables.get(column.table or ""), outputs, widths.__getitem__):
-            key = (kind, width, column.ids, column.filters, column.weights, column.pooling, column.ids_proven)
+            key = (form, column.ids, column.filters, column.weights, column.pooling, column.ids_proven)
             has_default = column.default_row is not None
-            groups.setdefault((*key, has_default, target.shape), []).append((kind, width, column, target))
+            groups.setdefault((*key, has_default, target.shape), []).append((column, target))
     made = []
     for members in groups.values():
-        kind, width, column, _ = members[0]
-        most = MOST_POOLED if kind == POOLED else MOST_SINGLE
+        column = members[0][0]
+        kind, width, offsets = form_of(column, layout)
+        most = MOST_POOLED if kind in (LANES, TILES) else MOST_SINGLE
         for at in range(0, len(members), most):
-            made.append(Unit(kind, column, width, tuple(target for *_, target in members[at : at + most])))
+            targets = tuple(target for _, target in members[at : at + most])
+            made.append(Unit(kind, column, width, offsets, targets))
     return tuple(made)
 
 
-def kind_of(column: Column, layout: Layout) -> str:
-    """What a column does. Errors: GraphError where the gpu cannot run it."""
+def form_of(column: Column, layout: Layout) -> tuple[str, int, str | None]:
+    """A column's kind, width and offsets. Errors: GraphError where the gpu cannot run it."""
     expands = any(_expands(e) for e in (column.ids, *column.filters))
     where = f"column {column.name!r}"
+    width, offsets = _extent(column, layout)
     if column.table is None:
         if column.filters or column.weights is not None or expands:
             raise GraphError("a numeric column has neither filters, weights nor tokens", where=where)
-        return NUMERIC
+        return NUMERIC, width, offsets
     if column.weights is not None and (expands or _expands(column.weights)):
         raise GraphError("tokens of strings have no weights", where=where)
-    if expands and column.pooling == "none":
-        raise GraphError("an expanded column needs a pooling", where=where, got=column.pooling)
     if expands and not _expands(column.ids):
         raise GraphError("a filter looks at tokens, the ids do not", where=where)
     if column.pooling == "none":
-        return SPREAD
-    return POOLED if expands or _width(column, layout) != 1 else SINGLE
+        if expands or offsets is not None:
+            raise GraphError("a column whose rows differ in length needs a pooling", where=where, got=column.pooling)
+        return SPREAD, width, offsets
+    if expands or (offsets is None and 1 < width <= MOST_LANES):
+        return LANES, width, offsets
+    return (SINGLE if offsets is None and width == 1 else TILES), width, offsets
 
 
 def expansion_of(expr: Expr) -> Apply | None:
@@ -116,11 +128,13 @@ def _expands(expr: Expr) -> bool:
     return expansion_of(expr) is not None
 
 
-def _width(column: Column, layout: Layout) -> int:
-    widths = {layout.places[name].width for name in fields_read(column)}
-    if len(widths) != 1:
-        raise GraphError("the fields of a column have different widths", where=f"column {column.name!r}")
-    return widths.pop()
+def _extent(column: Column, layout: Layout) -> tuple[int, str | None]:
+    """The width of its dense fields, or the offsets of its ragged ones."""
+    fields = fields_read(column)
+    extents = {(0 if n in layout.ragged else layout.places[n].width, layout.offsets_of(n)) for n in fields}
+    if len(extents) != 1:
+        raise GraphError("the fields of a column have different numbers of elements", where=f"column {column.name!r}")
+    return extents.pop()
 
 
 def _targets(

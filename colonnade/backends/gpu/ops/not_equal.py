@@ -17,7 +17,7 @@ def emit(op: NotEqual, code: Code, x: Emitted) -> Number:
             return number(code, op, [x], code.let(f"{x.length} != 0"))
         other = code.constant(words_of(op.value))
         length = code.parameter(len(op.value))
-        same = code.call("text_equals", "text", x.start, x.length, other, length, "live", file="text")
+        same = code.call("text_equals", x.data, x.start, x.length, other, length, "live", file="text")
         return number(code, op, [x], code.let(f"~{same}"))
     value = int(op.value)
     inside = -(2**63) <= value < 2**63

@@ -12,6 +12,7 @@ from colonnade.backends.backend import layouts
 from colonnade.backends.feed import FeedReader, Request
 from colonnade.backends.gpu.columns import Sources
 from colonnade.backends.gpu.graphs import HostQueue, Queue, Work
+from colonnade.backends.gpu.header import Header
 from colonnade.backends.gpu.padding import Dependent, Proven
 from colonnade.backends.gpu.runner import GpuRunner
 from colonnade.core import dims
@@ -96,12 +97,22 @@ class FakeColumns:
     Facts: what it does is captured like a kernel: nothing depends on the number of rows but values on the device.
     """
 
+    header = Header({}, 8, ())
+
+    def workspace(self, tiles: int) -> tuple[int, int]:
+        return 0, 0
+
     def __init__(self, layout: Layout) -> None:
         self.layout = layout
         self.capacities: list[int] = []
 
     def launch(
-        self, sources: Sources, capacity: int, outputs: Mapping[str, torch.Tensor], status: torch.Tensor
+        self,
+        sources: Sources,
+        capacity: int,
+        outputs: Mapping[str, torch.Tensor],
+        status: torch.Tensor,
+        tiles: int = 0,
     ) -> None:
         self.capacities.append(capacity)
         rows, out = sources.header[0], outputs["buf"]

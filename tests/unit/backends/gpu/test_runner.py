@@ -311,12 +311,6 @@ def test_indices_of_a_request_are_checked_on_the_host() -> None:
     assert case.queues[0].replays > 0
 
 
-def test_ragged_fields_are_refused_at_once() -> None:
-    ragged = FakeColumns(replace(rc.LAYOUTS[0], ragged={"tags": None}))  # type: ignore[dict-item]
-    with pytest.raises(GraphError, match="'tags'"):
-        GpuRunner(rc.PROGRAM, rc.weights(), [ragged], device=torch.device("cpu"), id_policy="error")
-
-
 def test_profile_names_every_part() -> None:
     case = Case()
     found = case.runner.profile(case.request(a_feed(6)))
@@ -412,7 +406,7 @@ def test_two_layouts_count_apart() -> None:
 class Single(FakeColumns):
     """One field of numbers."""
 
-    def launch(self, sources: Any, capacity: int, outputs: Any, status: torch.Tensor) -> None:
+    def launch(self, sources: Any, capacity: int, outputs: Any, status: torch.Tensor, tiles: int = 0) -> None:
         values = sources.buffers["int64"][:capacity]
         status += (values < 0).sum()
         outputs["o"][:, 0] = values

@@ -30,7 +30,9 @@ def test_text_buckets_hold_the_bytes_and_sixteen_more_in_quarters_of_octaves() -
 
 def plan(padded: bool = True) -> StagingPlan:
     inputs = [i for i in rc.PROGRAM.inputs if i.name in ("scale", "more")]
-    return StagingPlan(rc.PROGRAM, rc.LAYOUTS, inputs, frozenset("B") if padded else frozenset())
+    return StagingPlan(
+        rc.PROGRAM, rc.LAYOUTS, [rc.FakeColumns.header], inputs, frozenset("B") if padded else frozenset()
+    )
 
 
 @pytest.mark.parametrize("padded", [True, False])
@@ -58,7 +60,7 @@ def test_a_request_reaches_the_device_as_it_is() -> None:
     regions = made.regions(made.bucket(request))
     host = torch.full((regions.num_bytes,), 0xFF, dtype=torch.uint8)
     device = torch.zeros_like(host)
-    staged = Staged(regions, host, device)
+    staged = Staged(regions, host, device, [rc.FakeColumns.header], [(None, None)])
     staged.write(request)
     staged.device.copy_(staged.host)
     (source,) = staged.sources
