@@ -14,10 +14,10 @@ from typing import Any
 
 from colonnade.backends.gpu.kinds.writer import BUFFERS
 from colonnade.backends.gpu.source import module_text
-from colonnade.backends.gpu.structure import Structure, Written
+from colonnade.backends.gpu.structure import NUM_WARPS, Structure, Written
 from colonnade.backends.gpu.units import LANES, NUMERIC, SPREAD, TILES, Unit
 
-OPTIONS: Mapping[str, Any] = {"num_warps": 2, "enable_fp_fusion": False}
+OPTIONS: Mapping[str, Any] = {"num_warps": NUM_WARPS, "enable_fp_fusion": False}
 """How the kernel is compiled. A product and a sum are rounded one after the other, as on a CPU."""
 
 

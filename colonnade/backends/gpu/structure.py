@@ -10,9 +10,15 @@ from colonnade.backends.gpu.emit import Memory
 from colonnade.backends.gpu.kinds import lanes, numeric, single, spread, tiles
 from colonnade.backends.gpu.kinds.writer import FEWEST_ROWS, MOST_ROWS, Places, Writer
 from colonnade.backends.gpu.units import LANES, NUMERIC, SINGLE, SPREAD, TILES, Unit
+from colonnade.core.expr import Apply, walk
+from colonnade.ops.hash_bytes import HashBytes
+from colonnade.ops.hash_decimal import HashDecimal
+from colonnade.ops.split import Split
 
 assert _ops.__all__
 
+NUM_WARPS = 2
+THREADS = 32 * NUM_WARPS
 VALUES = 1024
 """Values of a tile: rows times the block of each target."""
 WRITERS: Mapping[str, Callable[[Writer], None]] = {
@@ -73,4 +79,12 @@ def _lanes(unit: Unit) -> int:
     if unit.kind == TILES:
         return tiles.lanes_of(_widest(unit))
     sums = len(unit.targets) if unit.kind == LANES else 1
-    return max(FEWEST_ROWS, min(MOST_ROWS, VALUES // (_widest(unit) * sums)))
+    most = THREADS if _reads_text(unit) else MOST_ROWS
+    return max(FEWEST_ROWS, min(most, VALUES // (_widest(unit) * sums)))
+
+
+def _reads_text(unit: Unit) -> bool:
+    """Whether strings are hashed, searched or compared: that takes the registers of a thread for each lane."""
+    column = unit.column
+    exprs = [e for root in (column.ids, *column.filters) for e in walk(root) if isinstance(e, Apply)]
+    return any(isinstance(e.op, HashBytes | HashDecimal | Split) for e in exprs)
