@@ -21,11 +21,10 @@ from colonnade.backends.backend import Backend, layouts
 from colonnade.backends.dense import DensePlan
 from colonnade.backends.feed import FeedReader
 from colonnade.executable import Executable
-from colonnade.ir.column import fields_read
-from colonnade.ir.evaluate import elements_of
+from colonnade.ir.column import Column, fields_read
 from colonnade.ir.program import Program, Weights
 from colonnade.testing import html
-from colonnade.testing.compare import elements_in
+from colonnade.testing.compare import elements_read
 from colonnade.testing.machine import commit, copy_bandwidth, machine, now, versions
 from colonnade.testing.points import columns_only
 from colonnade.testing.requests import Request, make_request
@@ -221,22 +220,44 @@ def _oracle_call(oracle: TensorFlowSide, request: Request, fetches: Sequence[str
 
 
 def _read_by_columns(program: Program) -> frozenset[str]:
-    return frozenset(name for c in program.columns for name in fields_read(c))
+    fields = frozenset(name for c in program.columns for name in fields_read(c))
+    offsets = {program.input(name).offsets for name in fields}
+    return fields | {name for name in offsets if name is not None}
 
 
 def floor(program: Program, weights: Weights, request: Request, threads: int) -> dict[str, float]:
     """Bytes that the columns must move, the copy bandwidth, and their quotient. Units: bytes, bytes/s, seconds."""
-    moved = sum(_size(request.feed[name]) for name in _read_by_columns(program))
-    for column in program.columns:
-        if column.table is None:
-            continue
-        table = program.table(column.table)
-        fields = {name: elements_in(request.feed[name]) for name in fields_read(column)}
-        ids = elements_of(column, fields, request.rows).ids
-        moved += len(torch.unique(ids)) * table.bytes // max(1, table.rows)
-    moved += sum(4 * request.rows * b.width for b in program.buffers)
+    moved = bytes_of_columns(program, request)
     bandwidth = copy_bandwidth(threads)
     return {"bytes": moved, "bytes_per_second": bandwidth, "seconds": moved / bandwidth}
+
+
+def bytes_of_columns(program: Program, request: Request) -> int:
+    """Each input that columns read, each table row that the request needs, and each slot: all of them once.
+
+    Facts: a table that columns share counts a row once. Units: bytes.
+    """
+    moved = sum(_size(request.feed[name]) for name in _read_by_columns(program))
+    rows: dict[str, list[torch.Tensor]] = {}
+    for column in program.columns:
+        moved += sum(4 * request.rows * slot.width for slot in column.slots)
+        if column.table is not None:
+            rows.setdefault(column.table, []).append(_rows_needed(column, program, request))
+    tables = {t.name: t for t in program.tables}
+    for name, needed in rows.items():
+        moved += len(torch.unique(torch.cat(needed))) * tables[name].bytes // max(1, tables[name].rows)
+    return moved
+
+
+def _rows_needed(column: Column, program: Program, request: Request) -> torch.Tensor:
+    """The table rows that a column looks up; ids outside the table read none."""
+    found = elements_read(column, program, request.feed, request.rows)
+    ids = found.ids.long()
+    inside = ids[(ids >= 0) & (ids < program.table(str(column.table)).rows)]
+    has_empty = column.pooling != "none" and request.rows > len(torch.unique(found.rows))
+    if column.default_row is None or not has_empty:
+        return inside
+    return torch.cat([inside, torch.tensor([column.default_row])])
 
 
 def _size(value: Array) -> int:

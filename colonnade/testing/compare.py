@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from colonnade.core import quantize
 from colonnade.ir.column import Column, fields_read
-from colonnade.ir.evaluate import elements_of
+from colonnade.ir.evaluate import Elements, elements_of
 from colonnade.ir.program import TRANSPOSED, Program, Weights
 from colonnade.ir.table import Table
 
@@ -122,7 +122,7 @@ def allowed_of_column(
     """
     if column.table is None or column.pooling in ("none", "max"):
         return np.zeros((rows, 1))
-    found = elements_of(column, {name: elements_in(feed[name]) for name in fields_read(column)}, rows)
+    found = elements_read(column, program, feed, rows)
     counts_B = torch.bincount(found.rows, minlength=rows).numpy()
     if found.weights is None and (counts_B <= 1).all():
         return np.zeros((rows, 1))
@@ -148,6 +148,14 @@ def _divisor(pooling: str, counts_B: Array, factors_E: Array, rows_E: Array, wei
     total_B = np.zeros(len(counts_B))
     np.add.at(total_B, rows_E, np.square(factors_E) if pooling == "sqrtn" else factors_E)
     return np.sqrt(total_B) if pooling == "sqrtn" else np.abs(total_B)
+
+
+def elements_read(column: Column, program: Program, feed: Mapping[str, Array], rows: int) -> Elements:
+    """The elements of a column in a request, of dense or of ragged fields."""
+    fields = {name: elements_in(feed[name]) for name in fields_read(column)}
+    offsets = {program.input(name).offsets for name in fields} - {None}
+    lengths = [torch.from_numpy(np.diff(feed[str(name)]).astype(np.int64)) for name in offsets]
+    return elements_of(column, fields, rows, lengths[0] if lengths else None)
 
 
 def elements_in(value: Array) -> torch.Tensor | Array:

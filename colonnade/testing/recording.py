@@ -8,7 +8,7 @@ from colonnade.artifact import Golden
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.ir.program import Program
 from colonnade.testing.points import points_of
-from colonnade.testing.requests import Request, joined, make_request, take
+from colonnade.testing.requests import Request, joined, make_request, rows_in, take
 from colonnade.testing.sides import Answer, RecordedSide, Side
 from colonnade.testing.verify import rows_answered
 
@@ -52,7 +52,6 @@ def recorded(program: Program, golden: Golden) -> tuple[Request, RecordedSide]:
     known = {p.key for p in points_of(program)}
     # A plain recording, by output name alone, is one too.
     answer = {key if key in known else f"output:{key}": value for key, value in answer.items()}
-    first = [i.name for i in program.inputs if i.shape and not isinstance(i.shape[0], int)]
-    rows = len(golden.inputs[first[0]]) if first else 0
+    rows = rows_in(program, golden.inputs)
     name = "golden rows of " + by.reshape(-1)[0].decode()
     return Request(NAME, rows, dict(golden.inputs)), RecordedSide(name, program, {NAME: answer})

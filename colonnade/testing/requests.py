@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +22,23 @@ Array = NDArray[Any]
 
 KINDS = ("ordinary", "corner", "missing")
 _SIZES = (1, 2, 3, 5)
+_MOST_ELEMENTS = 10
+_LENGTHS: Mapping[str, Callable[[np.random.Generator, int], Array]] = {
+    "ordinary": lambda rng, rows: rng.integers(0, _MOST_ELEMENTS + 1, rows),
+    "corner": lambda rng, rows: rng.choice((0, 1, 2, 17, 130), rows, p=(0.3, 0.3, 0.2, 0.15, 0.05)),
+    "missing": lambda rng, rows: np.zeros(rows, np.int64),
+}
+"""Elements of ragged rows by the kind of a request."""
 _PLAIN = frozenset({"cast", "clip"})
 """Column ops behind which an integer field still is the id."""
 
 
 @dataclass(frozen=True)
 class Request:
-    """A named request. Facts: every input whose first dim is a symbol has `rows` rows."""
+    """A named request.
+
+    Facts: every dense input whose first dim is a symbol has `rows` rows; of ragged fields the offsets say so.
+    """
 
     name: str
     rows: int
@@ -78,12 +88,20 @@ def make_request(program: Program, kind: str, rows: int, seed: int = 0) -> Reque
     """A request of one of `KINDS`; the same arguments give the same request."""
     rng = np.random.default_rng([seed, rows, KINDS.index(kind)])
     hints = hints_from(program)
-    specs = _specs(program, rows, np.random.default_rng(seed))
+    lengths = _LENGTHS[kind](rng, rows) if any(i.offsets is not None for i in program.inputs) else None
+    ends = np.zeros(rows + 1, np.int64) if lengths is None else np.cumsum([0, *lengths])
+    specs = _specs(program, rows, np.random.default_rng(seed), int(ends[-1]))
     if kind == "missing":
         feed = missing_feed(specs, rows, hints)
     else:
         feed = (ordinary_feed if kind == "ordinary" else corner_feed)(specs, rows, rng, hints)
-    return Request(f"{kind}-{rows}", rows, feed)
+    return Request(f"{kind}-{rows}", rows, feed | _offsets(program, ends))
+
+
+def _offsets(program: Program, ends: Array) -> Feed:
+    """The same for all offsets inputs: what shares a data symbol has one number of elements."""
+    names = {i.offsets for i in program.inputs if i.offsets is not None}
+    return {i.name: ends.astype(i.dtype) for i in program.inputs if i.name in names}
 
 
 def corner_rows(program: Program) -> int:
@@ -91,9 +109,17 @@ def corner_rows(program: Program) -> int:
     return corner_batch(_specs(program, 1, np.random.default_rng(0)), hints_from(program))
 
 
-def _specs(program: Program, rows: int, rng: np.random.Generator) -> tuple[TensorSpec, ...]:
-    """The inputs with one size a symbol: the first dim of an input is the batch, others depend on the seed alone."""
-    sizes: dict[str, int] = {}
+def _specs(program: Program, rows: int, rng: np.random.Generator, num_elements: int = 1) -> tuple[TensorSpec, ...]:
+    """The inputs with one size a symbol: the first dim of an input is the batch, others depend on the seed alone.
+
+    num_elements: of each ragged field, in all rows together.
+    """
+    sizes: dict[str, int] = {
+        str(symbol): num_elements
+        for item in program.inputs
+        if item.offsets is not None
+        for symbol in symbols_of(item.shape[0])
+    }
     for item in program.inputs:
         for place, dim in enumerate(item.shape):
             for symbol in symbols_of(dim):
@@ -106,8 +132,24 @@ def _specs(program: Program, rows: int, rng: np.random.Generator) -> tuple[Tenso
 
 
 def batched(program: Program) -> frozenset[str]:
-    """The inputs that have a row for each row of the request."""
-    return frozenset(i.name for i in program.inputs if i.shape and not isinstance(i.shape[0], int))
+    """The dense inputs that have a row for each row of the request."""
+    apart = ragged(program)
+    apart = {**apart, **dict.fromkeys(apart.values())}
+    return frozenset(
+        i.name for i in program.inputs if i.shape and not isinstance(i.shape[0], int) and i.name not in apart
+    )
+
+
+def ragged(program: Program) -> dict[str, str]:
+    """The ragged fields, each with the input that holds its offsets."""
+    return {i.name: i.offsets for i in program.inputs if i.offsets is not None}
+
+
+def rows_in(program: Program, feed: Mapping[str, Array]) -> int:
+    """The rows of a feed's batch; 0 where no input has any."""
+    by_row, ends = batched(program), frozenset(ragged(program).values())
+    found = [len(v) - (key in ends) for key, v in feed.items() if key in by_row or key in ends]
+    return found[0] if found else 0
 
 
 def take(program: Program, request: Request, rows: Sequence[int] | NDArray[np.int64]) -> Request:
@@ -115,14 +157,30 @@ def take(program: Program, request: Request, rows: Sequence[int] | NDArray[np.in
     chosen = np.asarray(rows, np.int64)
     by_row = batched(program)
     feed = {key: value[chosen] if key in by_row else value for key, value in request.feed.items()}
+    fields = ragged(program)
+    for key, offsets in fields.items():
+        starts, ends = request.feed[offsets][chosen], request.feed[offsets][chosen + 1]
+        feed[key] = request.feed[key][_ranges(starts, ends)]
+    for key in dict.fromkeys(fields.values()):
+        feed[key] = np.cumsum([0, *np.diff(request.feed[key])[chosen]]).astype(request.feed[key].dtype)
     return Request(request.name, len(chosen), feed)
+
+
+def _ranges(starts: Array, ends: Array) -> NDArray[np.int64]:
+    """starts[0] .. ends[0] - 1, starts[1] .. ends[1] - 1, ..."""
+    return np.concatenate([np.zeros(0, np.int64), *(np.arange(a, b) for a, b in zip(starts, ends, strict=True))])
 
 
 def joined(program: Program, requests: Sequence[Request], name: str) -> Request:
     """One request with the rows of several. Facts: inputs without rows are those of the first."""
     by_row = batched(program)
+    fields = ragged(program)
+    by_row |= fields.keys()
     first: Mapping[str, Array] = requests[0].feed
     feed = {
         key: np.concatenate([r.feed[key] for r in requests]) if key in by_row else value for key, value in first.items()
     }
+    for key in dict.fromkeys(fields.values()):
+        lengths = np.concatenate([np.diff(r.feed[key]) for r in requests])
+        feed[key] = np.cumsum([0, *lengths]).astype(first[key].dtype)
     return Request(name, sum(r.rows for r in requests), feed)
