@@ -139,8 +139,8 @@ class ColumnsAlone:
         if device.type != "cuda":
             arrays = {name: buffer.numpy() for name, buffer in buffers.items()}
             return Bound(lambda: columns.run(packed, arrays), buffers, status)
-        sources = columns._sources(packed)  # the batch as the contract test of the gpu backend puts it there
-        return Bound(lambda: columns.launch(sources, packed.rows, buffers, status), buffers, status)
+        sources, tiles = columns.upload(packed)
+        return Bound(lambda: columns.launch(sources, packed.rows, buffers, status, tiles), buffers, status)
 
 
 def on_device(array: Array, device: torch.device) -> torch.Tensor:

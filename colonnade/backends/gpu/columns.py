@@ -13,6 +13,7 @@ import torch
 from colonnade.backends.gpu import diagnose, header
 from colonnade.backends.gpu.emit import Memory
 from colonnade.backends.gpu.kinds.writer import BUFFERS, Places
+from colonnade.backends.gpu.mapped import mapped
 from colonnade.backends.gpu.schedule import OPTIONS, scheduled
 from colonnade.backends.gpu.source import load
 from colonnade.backends.gpu.structure import write
@@ -62,6 +63,7 @@ class GpuColumns:
         id_policy: str,
         device: torch.device,
         interpret: bool,
+        in_host: frozenset[str] = frozenset(),
     ) -> None:
         self.layout = layout
         self._columns = tuple(c for c in columns if c.slots)
@@ -71,7 +73,7 @@ class GpuColumns:
         self._kept: list[torch.Tensor] = []
         self._buffers = tuple(b.name for b in program.buffers)
         bounds = {t.name: t.rows for t in program.tables}
-        places = Places(layout, self._uploaded(weights), bounds, header.words_of(layout))
+        places = Places(layout, self._uploaded(weights, in_host), bounds, header.words_of(layout))
         memory = Memory(self._place)
         units = units_of(self._columns, program, layout)
         written = [write(unit, places, memory) for unit in units]
@@ -85,9 +87,15 @@ class GpuColumns:
             folder = settings().cache_dir / "gpu"
             self._kernel = load(self.schedule.text, folder, interpret=interpret).columns
 
-    def _uploaded(self, weights: Weights) -> dict[str, int]:
+    def _uploaded(self, weights: Weights, in_host: frozenset[str]) -> dict[str, int]:
+        """The address of each table's rows; a kernel reads those of `in_host` over the bus."""
         used = {c.table for c in self._columns if c.table is not None}
-        return {name: self._place(weights.tables[name]) for name in sorted(used)}
+        return {n: (self._map if n in in_host else self._place)(weights.tables[n]) for n in sorted(used)}
+
+    def _map(self, array: Array) -> int:
+        """A copy on the host; the device reads it at the same address."""
+        self._kept.append(mapped(array, self._device))
+        return self._kept[-1].data_ptr()
 
     def _place(self, array: Array) -> int:
         """A copy on the device; its address."""
@@ -137,7 +145,7 @@ class GpuColumns:
         """
         if packed.rows == 0 or self._kernel is None:
             return 0
-        sources, tiles = self._sources(packed)
+        sources, tiles = self.upload(packed)
         outputs = {
             name: torch.from_numpy(np.ascontiguousarray(out[name])).to(self._device, copy=True)
             for name in self._buffers
@@ -155,8 +163,8 @@ class GpuColumns:
         """The error that names every id outside its table, found again on the host."""
         return diagnose.outside(self._columns, self._program, self.layout, packed)
 
-    def _sources(self, packed: Packed) -> tuple[Sources, int]:
-        """The batch on the device, and its number of tiles."""
+    def upload(self, packed: Packed) -> tuple[Sources, int]:
+        """A batch on the device, in memory of its own, and its number of tiles: where the kernel alone is run."""
         addresses: dict[str, tuple[int, ...]] = {}
         ragged = []
         for name, values in packed.ragged.items():
