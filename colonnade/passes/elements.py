@@ -14,7 +14,7 @@ import numpy as np
 from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
 from colonnade.core.expr import Apply, Expr, Field
-from colonnade.core.facts import Term
+from colonnade.core.facts import Shape, Term
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
 from colonnade.ops.at_least import AtLeast
 from colonnade.ops.at_most import AtMost
@@ -25,15 +25,20 @@ from colonnade.ops.graph.fill import Fill
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.logical_and import LogicalAnd
+from colonnade.ops.graph.logical_or import LogicalOr
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.reshape import Reshape
+from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.string_split import StringSplit
 from colonnade.ops.graph.where import Where
 from colonnade.ops.not_equal import NotEqual
+from colonnade.ops.replace_outside import ReplaceOutside
 from colonnade.ops.split import Split
 from colonnade.passes.base import Reject
 from colonnade.passes.indices import column_of
+
+LEAST, MOST = -(2**63), 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,16 @@ class Elements:
     domain: Domain
 
 
+@dataclass(frozen=True)
+class _Outside:
+    """`expr` lies outside lo .. hi."""
+
+    expr: Expr
+    domain: Domain
+    lo: int
+    hi: int
+
+
 class Reader:
     """Reads nodes; remembers what it read."""
 
@@ -97,6 +112,8 @@ class Reader:
             return self._retained(base)
         if isinstance(op, GatherNd):
             return self._gathered(base)
+        if isinstance(op, Select):
+            return self._selected(base)
         return self._applied(base)
 
     def _reshaped(self, node: Node) -> Elements | Reject:
@@ -192,6 +209,44 @@ class Reader:
             return read
         predicate = _predicate(op.kind, value, facts_of(x).dtype)
         return predicate if isinstance(predicate, Reject) else ((Apply(predicate, read.expr),), read.domain)
+
+    def _selected(self, node: Node) -> Elements | Reject:
+        """`select(x outside an interval, default, x)`."""
+        cond, default, x = args_of(node)
+        if facts_of(x).shape is None or facts_of(x).shape != facts_of(node).shape:
+            return Reject("the operands of a select are broadcast")
+        read = self.elements(x)
+        outside = read if isinstance(read, Reject) else self._outside(cond, facts_of(x).shape)
+        if isinstance(read, Reject) or isinstance(outside, Reject):
+            return outside  # type: ignore[return-value]
+        if (outside.expr, outside.domain) != (read.expr, read.domain):
+            return Reject("the condition of a select is not proven to be about the ids that it keeps")
+        value = _splat(default)
+        if not isinstance(value, int):
+            return Reject("a select puts something else than one integer in the place of ids")
+        return Elements(Apply(ReplaceOutside(outside.lo, outside.hi, value), read.expr), read.domain)
+
+    def _outside(self, cond: Node, shape: Shape | None) -> _Outside | Reject:
+        """The interval outside of which a condition holds."""
+        op = op_of(cond)
+        if isinstance(op, LogicalOr):
+            a, b = (self._outside(c, shape) for c in args_of(cond))
+            if isinstance(a, Reject) or isinstance(b, Reject):
+                return a if isinstance(a, Reject) else b
+            if (a.expr, a.domain) != (b.expr, b.domain):
+                return Reject("two parts of a select's condition are about different elements")
+            return _Outside(a.expr, a.domain, max(a.lo, b.lo), min(a.hi, b.hi))
+        if not isinstance(op, Compare) or facts_of(cond).shape != shape:
+            return Reject("the condition of a select is not that ids lie outside an interval")
+        x, other = args_of(cond)
+        bound = _splat(other)
+        read = self.elements(x)
+        if isinstance(read, Reject):
+            return read
+        if not isinstance(bound, int) or facts_of(x).dtype not in facts.INTEGER or facts_of(x).shape != shape:
+            return Reject("the condition of a select does not compare ids with one integer")
+        interval = _inside(op.kind, bound)
+        return interval if isinstance(interval, Reject) else _Outside(read.expr, read.domain, *interval)
 
     # -- rows ----------------------------------------------------------------------------------------------------------
     def rows_reason(self, rows: Node, domain: Domain) -> str | None:
@@ -314,6 +369,15 @@ def _splat(node: Node) -> bytes | int | None:
     if op.value.array.dtype == object:
         return bytes(values[0])
     return int(values[0]) if np.issubdtype(op.value.array.dtype, np.integer) else None
+
+
+def _inside(kind: str, bound: int) -> tuple[int, int] | Reject:
+    """The integers of which `x kind bound` is not true, where they are an interval."""
+    below = {"lt": bound, "le": bound + 1}.get(kind)
+    above = {"gt": bound, "ge": bound - 1}.get(kind)
+    if below is None and above is None:
+        return Reject(f"the condition of a select compares by {kind}")
+    return LEAST if below is None else below, MOST if above is None else above
 
 
 def _predicate(kind: str, value: bytes | int, dtype: str) -> NotEqual | AtLeast | AtMost | Reject:

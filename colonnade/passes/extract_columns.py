@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from colonnade.core.dims import Dim
@@ -13,7 +14,9 @@ from colonnade.ir.graph import Node, args_of, facts_of, op_of, source_of
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.variable import Variable
+from colonnade.ops.op import ElementFacts
 from colonnade.passes.base import Editor, Pass, Reject
+from colonnade.passes.element_facts import element_facts, keeps_all
 from colonnade.passes.elements import Dense, Elements, Kept, Reader, Tokens
 
 
@@ -29,13 +32,14 @@ class ExtractColumns(Pass):
     def run(self, editor: Editor) -> int:
         """Try every lookup."""
         reader = Reader()
+        dtypes = {key: facts_of(i).dtype for key, i in editor.graph.inputs.items()}
         names: dict[str, int] = {}
         changed = 0
         for node in list(editor.graph.nodes()):
             table = _looked_up(node)
             if table is None:
                 continue
-            column = _column(reader, node, table)
+            column = _column(reader, node, table, dtypes)
             if isinstance(column, Reject):
                 editor.record(node, False, column.reason)
                 continue
@@ -58,7 +62,7 @@ def _looked_up(node: Node) -> Node | None:
     return table if isinstance(table.target, Variable) and facts_of(table).rank == 2 else None
 
 
-def _column(reader: Reader, node: Node, table: Node) -> Column | Reject:
+def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) -> Column | Reject:
     op = op_of(node)
     ids = args_of(node)[1]
     read = reader.elements(ids)
@@ -76,7 +80,6 @@ def _column(reader: Reader, node: Node, table: Node) -> Column | Reject:
         reason = _single(node, read)
     if reason is not None:
         return Reject(reason)
-    known = facts_of(ids)
     variable = op_of(table)
     assert isinstance(variable, Variable) and isinstance(rows[0], int)
     return Column(
@@ -84,9 +87,9 @@ def _column(reader: Reader, node: Node, table: Node) -> Column | Reject:
         ids=read.expr,
         table=variable.key,
         pooling=pooling,
-        filters=_filters(read),
+        filters=tuple(f for f in _filters(read) if not keeps_all(f, dtypes)),
         default_row=default_row,
-        ids_proven=_inside(known, rows[0]),
+        ids_proven=_inside(facts_of(ids), rows[0]) or _inside(element_facts(read.expr, dtypes), rows[0]),
         source=source_of(node),
     )
 
@@ -134,7 +137,7 @@ def _filters(read: Elements) -> tuple[Expr, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def _inside(ids: Facts, rows: int) -> bool:
+def _inside(ids: Facts | ElementFacts, rows: int) -> bool:
     return ids.lo is not None and ids.hi is not None and ids.lo >= 0 and ids.hi < rows
 
 

@@ -82,6 +82,12 @@ _OPS: dict[str, Callable[[Draw], ColumnOp]] = {
     "mod": lambda draw: _op("mod", divisor=draw(st.one_of(st.integers(1, 300), st.sampled_from((2**31, 2**63 - 1))))),
     "hash_bytes": lambda draw: _op("hash_bytes"),
     "hash_decimal": lambda draw: _op("hash_decimal"),
+    "replace_outside": lambda draw: _op(
+        "replace_outside",
+        lo=draw(st.sampled_from((0, -5, 3, -(2**70)))),
+        hi=draw(st.sampled_from((9, 40, -7, 2**40, 2**70))),
+        default=draw(st.sampled_from((0, 3, 11, -1))),
+    ),
     "split": lambda draw: _op("split", separator=draw(st.sampled_from(SEPARATORS))),
     "at_least": lambda draw: _op("at_least", bound=draw(st.sampled_from((-5, -1, 0, 1, 3, -(2**31), 2**40)))),
     "at_most": lambda draw: _op("at_most", bound=draw(st.sampled_from((-1, 0, 5, 50, 2**31 - 1, 2**40)))),

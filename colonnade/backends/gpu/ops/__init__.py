@@ -9,6 +9,17 @@ from colonnade.backends.gpu.ops import (
     hash_decimal,
     mod,
     not_equal,
+    replace_outside,
 )
 
-__all__ = ["at_least", "at_most", "bucketize", "cast", "hash_bytes", "hash_decimal", "mod", "not_equal"]
+__all__ = [
+    "at_least",
+    "at_most",
+    "bucketize",
+    "cast",
+    "hash_bytes",
+    "hash_decimal",
+    "mod",
+    "not_equal",
+    "replace_outside",
+]

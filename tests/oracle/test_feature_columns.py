@@ -1,0 +1,166 @@
+"""Every kind of feature column as columns: TensorFlow's answer on corner rows, bit for bit, on every target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colonnade import compiler
+from colonnade.backends.gpu.backend import GpuBackend
+from colonnade.errors import IdRangeError
+from colonnade.executable import Executable
+from colonnade.testing.oracle import OracleError, TensorFlowModel
+from tests.oracle.tf_models import layer, saved
+
+Array = np.ndarray[Any, Any]
+TARGETS = ("reference", "cpu", "gpu")
+HUGE = (2**63 - 1, -(2**63), 2**31, -(2**31), 2**32 + 3)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A feature column, requests of corner rows, and how many columns it must become; what TensorFlow refuses."""
+
+    make: Callable[[Any], Any]
+    columns: int
+    feed: Mapping[str, Array]
+    refused: Mapping[str, Array] = field(default_factory=dict)
+
+    def build(self, tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The input layer of the one feature column; a placeholder an array, its first dim open."""
+        features = {
+            key: tf.compat.v1.placeholder(tf.string if x.dtype == object else x.dtype, (None, *x.shape[1:]), key)
+            for key, x in self.feed.items()
+        }
+        return features, layer(tf, features, self.make(tf))
+
+
+KINDS: dict[str, Kind] = {}
+
+
+def kind(
+    feed: Mapping[str, Array], refused: Mapping[str, Array] | None = None, columns: int = 1
+) -> Callable[[Callable[[Any], Any]], Callable[[Any], Any]]:
+    """Registers a feature column by the name of its function."""
+
+    def register(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        KINDS[make.__name__] = Kind(make, columns, feed, refused or {})
+        return make
+
+    return register
+
+
+def ints(*rows: int | tuple[int, ...], dtype: Any = np.int64) -> Array:
+    return np.array(rows, dtype).reshape(len(rows), -1)
+
+
+def floats(*rows: float | tuple[float, ...]) -> Array:
+    return np.array(rows, np.float32).reshape(len(rows), -1)
+
+
+def texts(*rows: str | tuple[str, ...]) -> Array:
+    cells = [[row] if isinstance(row, str) else row for row in rows]
+    return np.array([[cell.encode("latin-1") for cell in row] for row in cells], object).reshape(len(rows), -1)
+
+
+def embedded(tf: Any, of: Any, dim: int = 3, combiner: str = "mean") -> Any:
+    normal = tf.compat.v1.random_normal_initializer(seed=3)
+    return tf.feature_column.embedding_column(of, dim, combiner=combiner, initializer=normal)
+
+
+# -- identity ----------------------------------------------------------------------------------------------------------
+IDS = ints(3, 0, 9, -1, -7, 10, *HUGE)
+
+
+@kind({"ids": ints(3, 0, 9, -1, -7, -(2**63))}, {"ids": ints(3, 10)})
+def identity(tf: Any) -> Any:
+    return embedded(tf, tf.feature_column.categorical_column_with_identity("ids", 10))
+
+
+@kind({"ids": IDS})
+def identity_with_default(tf: Any) -> Any:
+    return embedded(tf, tf.feature_column.categorical_column_with_identity("ids", 10, default_value=3))
+
+
+@kind({"ids": ints((3, 0, -1), (-1, -1, -1), (10, 10, 9), (-7, 2**31 - 1, -(2**31)), dtype=np.int32)})
+def identity_of_several_with_default(tf: Any) -> Any:
+    of = tf.feature_column.categorical_column_with_identity("ids", 10, default_value=0)
+    return embedded(tf, of, 5, "sqrtn")
+
+
+# -- checks ------------------------------------------------------------------------------------------------------------
+class Model:
+    """A SavedModel, TensorFlow's answers, and ours by target."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.tensorflow = TensorFlowModel(path)
+        self.targets: dict[str, Executable] = {}
+
+    def on(self, target: str) -> Executable:
+        if target not in self.targets:
+            self.targets[target] = self._compiled(target)
+        return self.targets[target]
+
+    def _compiled(self, target: str) -> Executable:
+        if target != "gpu":
+            return compiler.compile(self.path, target)
+        program, weights, explanation, _ = compiler.lower(self.path)
+        return Executable(program, weights, GpuBackend(interpret=True), explanation=explanation)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Model]]:
+    folder = tmp_path_factory.mktemp("kinds")
+    made: dict[str, Model] = {}
+
+    def model(name: str) -> Model:
+        if name not in made:
+            made[name] = Model(saved(folder / name, KINDS[name].build))
+        return made[name]
+
+    yield model
+    for each in made.values():
+        each.tensorflow.close()
+
+
+def requests(feed: Mapping[str, Array]) -> Iterator[dict[str, Array]]:
+    """All rows, no row, one row, rows in another order and repeated."""
+    rows = len(next(iter(feed.values())))
+    shuffled = np.random.default_rng(rows).integers(rows, size=65)
+    for chosen in (slice(None), slice(0), slice(1, 2), shuffled):
+        yield {key: values[chosen] for key, values in feed.items()}
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_answers_are_tensorflows(models: Callable[[str], Model], name: str) -> None:
+    model = models(name)
+    for request in requests(KINDS[name].feed):
+        expected = model.tensorflow.run(request)["out"]
+        for target in TARGETS:
+            got = model.on(target)(request)["out"]
+            assert (got.dtype, got.shape) == (expected.dtype, expected.shape), target
+            np.testing.assert_allclose(got, expected, rtol=1e-6, atol=1e-6, err_msg=target)
+            if target == "reference":
+                assert got.tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_everything_is_a_column(models: Callable[[str], Model], name: str) -> None:
+    program = models(name).on("cpu").program
+    assert len(program.columns) == KINDS[name].columns and not program.dense
+
+
+@pytest.mark.parametrize("name", [name for name, each in KINDS.items() if each.refused])
+def test_what_tensorflow_refuses_is_refused(models: Callable[[str], Model], name: str) -> None:
+    model, request = models(name), KINDS[name].refused
+    with pytest.raises(OracleError):
+        model.tensorflow.run(request)
+    for target in TARGETS:
+        with pytest.raises(IdRangeError):
+            model.on(target)(request)
