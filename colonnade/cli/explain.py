@@ -25,11 +25,14 @@ from colonnade.cli.common import (
     write_text,
 )
 from colonnade.cli.models import open_program
+from colonnade.errors import OptionError
+from colonnade.ir.program import Program, Weights
 from colonnade.testing import html
 from colonnade.testing.explain import details, explain_column
 from colonnade.testing.timing import human_seconds
 
 SHOWN = 12
+GPU = "gpu"
 
 
 @verb
@@ -37,6 +40,9 @@ def explain(
     path: Annotated[Path, typer.Argument(help="An artifact or a SavedModel.")],
     column: Annotated[str | None, typer.Option("--column", "-c", help="Only this column, with its decisions.")] = None,
     html_file: Annotated[Path | None, typer.Option("--html", help="Write a report to this file.")] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="gpu: what its kernel is, whether or not there is a GPU.")
+    ] = None,
     signature: Signature = None,
     outputs: Outputs = None,
     tags: Tags = None,
@@ -45,15 +51,18 @@ def explain(
     debug: Debug = False,
 ) -> None:
     """Say what became of every node: columns, tables, guards with their proofs, and what stayed."""
+    if target not in (None, GPU):
+        raise OptionError("there is nothing to explain of this target", got=repr(target), want=GPU)
     with Progress(progress) as say:
         opened = open_program(path, say, signature=signature, outputs=names(outputs), tags=names(tags))
     program, explanation = opened.program, opened.explanation
     if column is not None:
         found = explain_column(program, explanation, column)
-        text = column_report(found)
     else:
         found = details(program, explanation)
-        text = report(found)
+    if target is not None:
+        found[GPU] = explain_gpu(program, opened.weights, column)
+    text = column_report(found) if column is not None else report(found)
     if html_file is not None:
         write_text(html_file, text)
     if json_:
@@ -67,8 +76,96 @@ def explain(
 Section = tuple[str, tuple[str, ...], list[tuple[Any, ...]], tuple[int, ...]]
 
 
+def explain_gpu(program: Program, weights: Weights, column: str | None) -> dict[str, Any]:
+    """What the gpu backend makes of a program, or of one column. Errors: OptionError where Triton is missing."""
+    try:
+        from colonnade.testing import explain_gpu as of_gpu
+    except ModuleNotFoundError as error:
+        raise OptionError(
+            "the target 'gpu' cannot be explained here", got=f"no {error.name}", help="pip install 'colonnade[gpu]'"
+        ) from error
+    if column is not None:
+        return of_gpu.column_details(program, weights, column)
+    return of_gpu.details(program, weights)
+
+
 def sections(found: dict[str, Any]) -> list[Section]:
     """The tables of a report: title, headers, rows, columns of numbers."""
+    return gpu_sections(found[GPU]) if GPU in found else model_sections(found)
+
+
+def gpu_sections(found: dict[str, Any]) -> list[Section]:
+    """The tables of the gpu backend's report."""
+    made: list[Section] = [(f"gpu: {found['how']}", ("", ""), _gpu_facts(found), ())]
+    for place, layout in enumerate(found["layouts"]):
+        made += _layout_sections(f"kernel {place}" if len(found["layouts"]) > 1 else "the kernel", layout)
+    tables = found["tables"]
+    sizes = f"{human_bytes(tables['device_bytes'])} on the device, {human_bytes(tables['host_bytes'])} in host memory"
+    places = sorted(tables["places"], key=lambda t: -t["bytes"])
+    rows = [(t["table"], human_bytes(t["bytes"]), "device" if t["on_device"] else "host", t["why"]) for t in places]
+    return [*made, (f"tables: {sizes}", ("table", "size", "lies in", "why"), rows, (1,))]
+
+
+def _gpu_facts(found: dict[str, Any]) -> list[tuple[str, str]]:
+    padded = "to a few sizes" if found["padded"] else "not padded: every batch size has a graph of its own"
+    rows = [
+        ("launches a request", f"{found['launches_a_request']} for all {found['num_columns']:,} columns"),
+        ("batches", f"{padded}; {found['padding']}"),
+        ("CUDA graph", "a request is one replay" if found["captured"] else "none: " + "; ".join(found["uncaptured"])),
+    ]
+    if found["dense_on_host"]:
+        rows[2] = ("CUDA graph", "of the columns")
+    return rows + [("dense rest on the host", why) for why in found["dense_on_host"]]
+
+
+def _layout_sections(name: str, layout: dict[str, Any]) -> list[Section]:
+    code, data, device = layout["code"], layout["data"], layout["device"]
+    options = ", ".join(f"{k} {v}" for k, v in code["options"].items())
+    tiled = layout["tiled_by_elements"]
+    descriptors, header = human_bytes(data["descriptor_bytes"]), human_bytes(data["header_bytes"])
+    facts = [
+        ("rows", layout["rows"]),
+        ("code", f"{code['lines']:,} lines, {code['arguments']} arguments ({options}), sha256 {code['sha256']}"),
+        ("data", f"descriptors {descriptors}; a request's header {header}"),
+    ]
+    if device is not None:
+        facts.append(("on " + device["name"], _device_text(device)))
+    structures = [
+        (
+            s["structure"],
+            s["kind"],
+            s["units"],
+            s["lookups"],
+            s["columns"],
+            f"{s['tile']} {s['of']}",
+            s["words"],
+            s["lines"],
+            ", ".join(s["uses"]),
+        )
+        for s in layout["structures"]
+    ]
+    batches = [
+        (b["batch"], b["programs"], "" if b["waves"] is None else f"{b['waves']:.2f}") for b in layout["batches"]
+    ]
+    heads = ("", "kind", "units", "lookups", "columns", "a tile", "words a unit", "lines", "device functions")
+    more = f", and tiles of the elements of {tiled} units, which only a request can count" if tiled else ""
+    return [
+        (name, ("", ""), facts, ()),
+        (f"{name}: {len(structures)} structures", heads, structures, (0, 2, 3, 4, 6, 7)),
+        (f"{name}: programs a batch{more}", ("batch", "programs", "waves"), batches, (0, 1, 2)),
+    ]
+
+
+def _device_text(device: dict[str, Any]) -> str:
+    return (
+        f"{device['registers']} registers, {device['stack']} bytes of stack a thread; {device['warps']} warps, "
+        f"{human_bytes(device['shared'])} of shared memory a program; {device['resident_programs']} programs at a time "
+        f"on each of {device['multiprocessors']} multiprocessors"
+    )
+
+
+def model_sections(found: dict[str, Any]) -> list[Section]:
+    """The tables of what the compilation did."""
     share = f"{found['nodes_before']:,} -> {found['nodes_after']:,} graph nodes, {found['share_removed']:.1%} removed"
     passes = [(p["pass_name"], p["before"], p["after"], human_seconds(p["seconds"])) for p in found["passes"]]
     tables = [
@@ -195,7 +292,22 @@ def _facts(found: dict[str, Any]) -> list[tuple[str, str]]:
     empty = "zeros" if found["default_row"] is None else f"row {found['default_row']}"
     rows.append(("pooling", f"{found['pooling']}; a row without elements: {empty}"))
     rows += [("slot", f"{s['buffer']}[{s['offset']}:{s['offset'] + s['width']}]") for s in found["slots"]]
-    return rows
+    return rows + (_gpu_rows(found[GPU]) if GPU in found else [])
+
+
+def _gpu_rows(found: dict[str, Any]) -> list[tuple[str, str]]:
+    if not found:
+        return [("gpu", "no output needs the column: nothing is launched for it")]
+    shared = found["shares_ids_with"]
+    return [
+        (
+            "gpu",
+            f"structure {found['structure']} ({found['kind']}): {found['units']} units, {found['lookups']} lookups, "
+            f"{found['tile']} {found['of']} a tile",
+        ),
+        ("ids computed once for", ", ".join(shared) or "this column alone"),
+        ("its structure's code", found["code"]),
+    ]
 
 
 def _decisions(found: dict[str, Any]) -> list[tuple[str, str, str, str, str]]:

@@ -133,8 +133,8 @@ def _specs(program: Program, rows: int, rng: np.random.Generator, num_elements: 
 
 def batched(program: Program) -> frozenset[str]:
     """The dense inputs that have a row for each row of the request."""
-    apart = ragged(program)
-    apart = {**apart, **dict.fromkeys(apart.values())}
+    fields = ragged(program)
+    apart = fields.keys() | set(fields.values())
     return frozenset(
         i.name for i in program.inputs if i.shape and not isinstance(i.shape[0], int) and i.name not in apart
     )
