@@ -14,7 +14,7 @@ from colonnade.cli.common import Debug, Json, console, print_json, table, verb
 from colonnade.errors import OptionError
 from colonnade.frontends.tensorflow.rules import RULES
 from colonnade.frontends.tensorflow.spellings import SPELLINGS
-from colonnade.ops.op import COLUMN_OPS, GRAPH_OPS, ExpandOp, FilterOp, MapOp
+from colonnade.ops.op import COLUMN_OPS, GRAPH_OPS, ExpandOp, FilterOp, GraphOp, MapOp
 
 FORMS = {MapOp: "map", FilterOp: "filter", ExpandOp: "expand"}
 
@@ -47,8 +47,12 @@ def known_ops() -> dict[str, list[dict[str, Any]]]:
         {"op": name, "form": next(f for base, f in FORMS.items() if issubclass(op, base)), "meaning": _said(op)}
         for name, op in sorted(COLUMN_OPS.items())
     ]
-    graph = [{"op": name, "outputs": op.num_outputs, "meaning": _said(op)} for name, op in sorted(GRAPH_OPS.items())]
+    graph = [{"op": name, "outputs": _outputs(op), "meaning": _said(op)} for name, op in sorted(GRAPH_OPS.items())]
     return {"column ops": columns, "graph ops": graph}
+
+
+def _outputs(op: type[GraphOp]) -> int | str:
+    return op.num_outputs if isinstance(op.num_outputs, int) else "as many as its attributes say"
 
 
 def _said(op: type) -> str:

@@ -17,8 +17,8 @@ from tests.unit.ops.graph.world import Refused, World
 
 SEEDS = 40
 Call = Callable[[Any, Any, list[Any]], Any]
-# Ops of our own: their tests stand in tests/unit/ops/graph.
-OURS = {"embedding_bag", "shape_construct", "hash_decimal_bucket"}
+# Ops of our own: their tests stand in tests/unit/ops/graph, those of parse_example in test_parse_example.py.
+OURS = {"parse_example", "embedding_bag", "shape_construct", "hash_decimal_bucket"}
 COMPARISONS = {"eq": "Equal", "ne": "NotEqual", "lt": "Less", "le": "LessEqual", "gt": "Greater", "ge": "GreaterEqual"}
 # Answers of transcendental functions and of sums in another order may differ in the last bits.
 ROUNDED = {
@@ -59,11 +59,26 @@ def select(r: Any, op: Any, a: list[Any]) -> Any:
     return r.Select(condition=a[0], x=a[1], y=a[2]) if op.v1 else r.SelectV2(condition=a[0], t=a[1], e=a[2])
 
 
+def sparse_to_dense(r: Any, op: Any, a: list[Any]) -> Any:
+    named = {"sparse_indices": a[0], "output_shape": a[1], "sparse_values": a[2], "default_value": a[3]}
+    return r.SparseToDense(**named, validate_indices=op.validate)
+
+
+def lookup_table_find(r: Any, op: Any, a: list[Any]) -> Any:
+    keys, values = (
+        tensorflow().constant(c.array, "string" if c.array.dtype == object else None) for c in (op.keys, op.values)
+    )
+    table = r.AnonymousHashTable(key_dtype=keys.dtype, value_dtype=values.dtype)
+    r.LookupTableImportV2(table_handle=table, keys=keys, values=values)
+    return r.LookupTableFindV2(table_handle=table, keys=a[0], default_value=a[1])
+
+
 CALLS: dict[str, Call] = {
     "abs": unary("Abs"),
     "add": binary("AddV2"),
     "all": reduction("All"),
     "any": reduction("Any"),
+    "arg_max": lambda r, op, a: r.ArgMax(input=a[0], dimension=a[1], output_type=op.out_type),
     "as_string": unary("AsString", "input"),
     "bias_add": lambda r, op, a: r.BiasAdd(value=a[0], bias=a[1]),
     "broadcast_to": lambda r, op, a: r.BroadcastTo(input=a[0], shape=a[1]),
@@ -89,6 +104,7 @@ CALLS: dict[str, Call] = {
     "logical_and": binary("LogicalAnd"),
     "logical_not": unary("LogicalNot"),
     "logical_or": binary("LogicalOr"),
+    "lookup_table_find": lookup_table_find,
     "mat_mul": lambda r, op, a: r.MatMul(a=a[0], b=a[1], transpose_a=op.transpose_a, transpose_b=op.transpose_b),
     "max": reduction("Max"),
     "maximum": binary("Maximum"),
@@ -125,6 +141,7 @@ CALLS: dict[str, Call] = {
     ),
     "sparse_reshape": lambda r, op, a: r.SparseReshape(input_indices=a[0], input_shape=a[1], new_shape=a[2]),
     "sparse_segment_reduce": segment,
+    "sparse_to_dense": sparse_to_dense,
     "sqrt": unary("Sqrt"),
     "square": unary("Square"),
     "squared_difference": binary("SquaredDifference"),
@@ -139,6 +156,7 @@ CALLS: dict[str, Call] = {
     "tile": lambda r, op, a: r.Tile(input=a[0], multiples=a[1]),
     "transpose": lambda r, op, a: r.Transpose(x=a[0], perm=a[1]),
     "unique": lambda r, op, a: r.Unique(x=a[0], out_idx=op.out_idx),
+    "upper_bound": lambda r, op, a: r.UpperBound(sorted_inputs=a[0], values=a[1], out_type=op.out_type),
     "where": unary("Where", "condition"),
     "zeros_like": unary("ZerosLike"),
 }

@@ -17,6 +17,13 @@ from colonnade.frontends.tensorflow import saved_model
 from colonnade.frontends.tensorflow.bundle import Bundle
 from colonnade.frontends.tensorflow.checkpoint import Stored, stored_variables
 from colonnade.frontends.tensorflow.functions import FlatGraph, canonical, inline, node_of, raw
+from colonnade.frontends.tensorflow.lookup_tables import (
+    HANDLES,
+    LookupTable,
+    LookupTables,
+    handle_of,
+    read_lookup_tables,
+)
 from colonnade.frontends.tensorflow.protos import MetaGraph, Signature, TensorInfo
 from colonnade.frontends.tensorflow.protos import Node as Source
 from colonnade.frontends.tensorflow.rules import RULES
@@ -76,18 +83,19 @@ def import_saved_model(
     which lists every node that cannot be said with the outputs it feeds.
     """
     source = open_source(path, signature, outputs, tags)
-    graph = _Importer(source.flat, source.signature, source.store).build(source.outputs)
+    graph = _Importer(source.flat, source.signature, source.store, source.tables).build(source.outputs)
     return Imported(graph, source.signature.key, len(source.flat.nodes), source.fingerprint, _cones(source.flat))
 
 
 @dataclass(frozen=True)
 class OpenSource:
-    """A SavedModel read but not yet imported: the nodes that the outputs need, and the variables."""
+    """A SavedModel read but not yet imported: the nodes that the outputs need, the variables and lookup tables."""
 
     signature: Signature
     outputs: Mapping[str, TensorInfo]
     flat: FlatGraph
     store: VariableStore
+    tables: LookupTables
     fingerprint: str
 
 
@@ -104,7 +112,9 @@ def open_source(
     wanted = _outputs(chosen, outputs)
     flat = inline(meta, [_tensor(info, key) for key, info in wanted.items()])
     store = VariableStore(bundle, stored_variables(meta, bundle))
-    return OpenSource(chosen, wanted, flat, store, _fingerprint(flat, chosen.key, tuple(wanted)))
+    looks_up = any(source.op in HANDLES for source in flat.nodes)
+    tables = read_lookup_tables(meta, Path(path)) if looks_up else LookupTables({}, {}, {})
+    return OpenSource(chosen, wanted, flat, store, tables, _fingerprint(flat, chosen.key, tuple(wanted), tables))
 
 
 def _cones(flat: FlatGraph) -> Callable[[str], frozenset[str]]:
@@ -165,8 +175,11 @@ def _tensor(info: TensorInfo, key: str) -> str:
 class _Importer:
     """Walks the flat graph in topological order; collects what it cannot say, and variables without a value."""
 
-    def __init__(self, flat: FlatGraph, signature: Signature, store: VariableStore) -> None:
+    def __init__(self, flat: FlatGraph, signature: Signature, store: VariableStore, tables: LookupTables) -> None:
         self.flat = flat
+        self.tables = tables
+        self.by_name = {source.name: source for source in flat.nodes}
+        self.handles: set[str] = set()
         self.graph = Graph(store)
         self.values: dict[str, Node] = {}
         self.unsupported: dict[str, str] = {}
@@ -204,6 +217,15 @@ class _Importer:
         """A scalar constant."""
         return self.add(Constant(Const(np.array(value, dtype=dtype))), source=source)
 
+    def table(self, ref: str) -> LookupTable:
+        """The lookup table behind a handle. Errors: ImportFailure where its contents are not known."""
+        found = self.tables.of(self.by_name, ref)
+        if found is None:
+            handle = handle_of(self.by_name, ref)
+            why = self.tables.unknown.get(handle.name if handle else "", "the model does not initialise it")
+            raise ImportFailure("the contents of a lookup table are not known", where=ref, got=why)
+        return found
+
     # -- the walk ----------------------------------------------------------------------------------------------------
     def build(self, wanted: Mapping[str, TensorInfo]) -> Graph:
         """The graph with its outputs."""
@@ -237,7 +259,7 @@ class _Importer:
                 self.values[ref] = node
 
     def _node(self, source: Source) -> None:
-        if source.op == "NoOp":
+        if source.op == "NoOp" or self._is_handle(source):
             return
         for ref in source.inputs:
             name = node_of(ref)
@@ -257,9 +279,16 @@ class _Importer:
         except ColonnadeError as error:
             self.unsupported[source.name] = f"{source.op}: {error.message}" + (f" ({error.got})" if error.got else "")
 
+    def _is_handle(self, source: Source) -> bool:
+        """Whether it is the handle of a lookup table, or passes one on: no value of its own."""
+        passed = source.op == "Identity" and node_of(source.inputs[0]) in self.handles
+        if passed or source.op in HANDLES:
+            self.handles.add(source.name)
+        return source.name in self.handles
+
     def _refusal(self, outputs: Mapping[str, str]) -> UnsupportedOps:
         """One error that lists every unsupported node with the outputs it feeds."""
-        by_name = {s.name: s for s in self.flat.nodes}
+        by_name = self.by_name
         feeds: dict[str, list[str]] = {name: [] for name in self.unsupported}
         for key, ref in outputs.items():
             stack, seen = [node_of(ref)], set()
@@ -290,10 +319,13 @@ def _dim(d: int | None, number: int, axis: int) -> int | str:
     return f"b{number}" if axis == 0 else f"b{number}_{axis}"
 
 
-def _fingerprint(flat: FlatGraph, signature: str, outputs: Sequence[str]) -> str:
+def _fingerprint(flat: FlatGraph, signature: str, outputs: Sequence[str], tables: LookupTables) -> str:
     """Of the nodes that the outputs need: another export of the same model has other saving nodes."""
     h = hashlib.sha256(repr((signature, tuple(outputs))).encode())
     for source in flat.nodes:
         h.update(repr((source.name, source.op, source.inputs)).encode())
         h.update(raw(source.attrs))
+        if source.op in HANDLES:
+            table = tables.of({source.name: source}, source.name)
+            h.update(repr(table and (Const(table.keys).digest, Const(table.values).digest)).encode())
     return h.hexdigest()

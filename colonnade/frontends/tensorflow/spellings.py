@@ -69,6 +69,7 @@ from colonnade.ops.graph.softplus import Softplus
 from colonnade.ops.graph.sparse_fill_empty_rows import SparseFillEmptyRows
 from colonnade.ops.graph.sparse_reshape import SparseReshape
 from colonnade.ops.graph.sparse_segment_reduce import SparseSegmentReduce
+from colonnade.ops.graph.sparse_to_dense import SparseToDense
 from colonnade.ops.graph.sqrt import Sqrt
 from colonnade.ops.graph.square import Square
 from colonnade.ops.graph.squared_difference import SquaredDifference
@@ -81,6 +82,7 @@ from colonnade.ops.graph.tanh import Tanh
 from colonnade.ops.graph.tile import Tile
 from colonnade.ops.graph.transpose import Transpose
 from colonnade.ops.graph.unique import Unique
+from colonnade.ops.graph.upper_bound import UpperBound
 from colonnade.ops.graph.where import Where
 from colonnade.ops.graph.zeros_like import ZerosLike
 from colonnade.ops.op import GraphOp
@@ -214,6 +216,7 @@ SPELLINGS: dict[str, Spelling] = {
     "SparseSegmentSqrtNWithNumSegments": _segment("sqrtn", True),
     "SparseSegmentSum": _segment("sum"),
     "SparseSegmentSumWithNumSegments": _segment("sum", True),
+    "SparseToDense": lambda a: SparseToDense(a.get("validate_indices", True)),
     "Sqrt": lambda a: Sqrt(),
     "Square": lambda a: Square(),
     "SquaredDifference": lambda a: SquaredDifference(),
@@ -226,6 +229,7 @@ SPELLINGS: dict[str, Spelling] = {
     "Tile": lambda a: Tile(),
     "Transpose": lambda a: Transpose(),
     "Unique": lambda a: Unique(a.get("out_idx", "int32")),
+    "UpperBound": lambda a: UpperBound(a.get("out_type", "int32")),
     "Where": lambda a: Where(),
     "ZerosLike": lambda a: ZerosLike(),
 }

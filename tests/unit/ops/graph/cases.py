@@ -12,6 +12,7 @@ import numpy as np
 from colonnade.core.consts import Const
 from colonnade.ops import graph
 from colonnade.ops.op import GRAPH_OPS, GraphOp
+from tests.unit.ops.graph import examples
 from tests.unit.ops.graph.world import Val, World
 
 graph.load()
@@ -443,6 +444,60 @@ def one_hot(w: World) -> Case:
     dtype = r.choice(["float32", "int32"])
     values = [w.any(np.array(v, dtype)) for v in (1, 0)]
     return op_of("one_hot", axis=r.randint(-1, x.array.ndim)), [x, w.scalar(r.choice([0, 1, 4])), *values]
+
+
+@maker("arg_max")
+def arg_max(w: World) -> Case:
+    r = w.random
+    x = w.any(numbers(r, shape(r, 1, 3), r.choice(["float32", "int32"]), True))
+    out_type = r.choice(["int32", "int64"])
+    return op_of("arg_max", out_type), [x, w.scalar(r.randint(-x.array.ndim, x.array.ndim - 1))]
+
+
+@maker("sparse_to_dense")
+def sparse_to_dense(w: World) -> Case:
+    r = w.random
+    sizes = [r.choice([1, 2, 3]) for _ in range(r.randint(1, 2))]
+    places = sorted({tuple(r.randint(-1, 3) if r.random() < 0.1 else r.randrange(d) for d in sizes) for _ in range(3)})
+    places = places if r.random() < 0.8 else places[::-1]
+    dtype = r.choice(["float32", "int64", "string"])
+    found = w.any(np.array(places, r.choice(["int32", "int64"])).reshape(len(places), len(sizes)))
+    values = w.any(numbers(r, (len(places),), dtype))
+    size = w.sized(sizes, found.array.dtype.name)
+    return op_of("sparse_to_dense", r.random() < 0.8), [found, size, values, w.any(numbers(r, (), dtype))]
+
+
+@maker("upper_bound")
+def upper_bound(w: World) -> Case:
+    r = w.random
+    dtype = r.choice(["float32", "int64"])
+    rows = r.choice([1, 1, 2])
+    bounds = numbers(r, (rows, r.choice(SIZES)), dtype, True)
+    bounds.sort(axis=1)
+    values = w.any(numbers(r, (rows, r.choice(SIZES)), dtype))
+    return op_of("upper_bound", r.choice(["int32", "int64"])), [w.any(bounds), values]
+
+
+@maker("lookup_table_find")
+def lookup_table_find(w: World) -> Case:
+    r = w.random
+    dtype = r.choice(["int64", "string"])
+    keys = sorted(set(numbers(r, (r.randint(1, 6),), dtype).tolist()))
+    known = np.empty(len(keys), object if dtype == "string" else dtype)
+    known[:] = keys
+    values = numbers(r, (len(keys),), "int64")
+    op = op_of("lookup_table_find", Const(known), Const(values))
+    return op, [w.any(numbers(r, shape(r, 0, 2), dtype)), w.any(numbers(r, (), "int64"))]
+
+
+@maker("parse_example")
+def parse_example(w: World) -> Case:
+    r = w.random
+    op = op_of("parse_example", examples.wanted(r))
+    rows = [examples.serialized(r, op.features) for _ in range(r.choice(SIZES))]  # type: ignore[attr-defined]
+    serialized = np.empty(len(rows), dtype=object)
+    serialized[:] = rows
+    return op, [w.any(serialized)]
 
 
 @maker("unique")
