@@ -22,13 +22,14 @@ from colonnade.ir.program import Program, Weights
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """The memory of one table."""
+    """The memory of one table. place: `host` or `device`."""
 
     name: str
     rows: int
     embedding_dim: int
     dtype: str
     bytes: int
+    place: str = "host"
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,10 @@ class Executable:
         """What it holds and what it has done so far."""
         with self._totals_lock:
             totals = replace(self._totals, nanoseconds=dict(self._totals.nanoseconds))
-        tables = tuple(TableReport(t.name, t.rows, t.embedding_dim, t.dtype, t.bytes) for t in self._program.tables)
+        places = self._state.runner.table_places
+        tables = tuple(
+            TableReport(t.name, t.rows, t.embedding_dim, t.dtype, t.bytes, places[t.name]) for t in self._program.tables
+        )
         return Report(
             backend=self._backend.name,
             id_policy=self._id_policy,

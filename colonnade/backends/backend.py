@@ -54,11 +54,16 @@ class Runner(Protocol):
     """A program with one set of weights, ready to answer. Facts: any thread may use it at any time.
 
     dense_inputs: the inputs that requests are to hold as tensors.   notes: what costs time and could be otherwise.
+    table_places: `host` or `device`, by table.
     """
 
     @property
     def notes(self) -> tuple[str, ...]:
         """In words, one a cause."""
+
+    @property
+    def table_places(self) -> Mapping[str, str]:
+        """Where each table lies."""
 
     @property
     def dense_inputs(self) -> frozenset[str]:

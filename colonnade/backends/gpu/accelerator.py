@@ -42,17 +42,19 @@ def device() -> torch.device:
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def check_memory(program: Program, budget: int) -> None:
+def check_memory(program: Program, budget: int, in_host: frozenset[str] = frozenset()) -> None:
     """Hold what a program keeps on the device against the memory there is. Units: bytes.
 
+    in_host: tables that lie elsewhere.
     Errors: OptionError that lists the tables by size, and the budget for tables that would fit.
     """
-    tables = sum(t.bytes for t in program.tables)
+    placed = [t for t in program.tables if t.name not in in_host]
+    tables = sum(t.bytes for t in placed)
     rest = _params(program) + RESERVE
     if tables + rest <= budget:
         return
     fits = max(budget - rest, 0) // MIB
-    sized = sorted(program.tables, key=lambda t: t.bytes, reverse=True)
+    sized = sorted(placed, key=lambda t: t.bytes, reverse=True)
     raise OptionError(
         "the device has too little memory for the tables",
         got=listed(

@@ -315,7 +315,7 @@ class Reserved:
     def array(self, layout: Layout, dtype: str, rows: int) -> Array:
         """The buffer of a dtype, in the block that goes to the device where its place is known already."""
         size, rounded = rows * layout.widths[dtype], self._plan.first_rows(layout, rows)
-        if rounded is None:
+        if rounded is None or dtype not in self._plan.layouts[0].widths:
             return np.empty(size, dtype)
         return self.lane.numbers(dtype, rounded)[:size]
 

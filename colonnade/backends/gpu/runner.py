@@ -19,6 +19,7 @@ from colonnade.backends.backend import Outcome
 from colonnade.backends.dense import DensePlan
 from colonnade.backends.feed import Request
 from colonnade.backends.gpu.graphs import CudaQueue, HostQueue, Queue, full_precision, host_memory
+from colonnade.backends.gpu.host_tables import VALUES, HostColumns
 from colonnade.backends.gpu.lanes import DeviceColumns, Lane, LanePool, Prepared, Reserved, Results
 from colonnade.backends.gpu.padding import Dependent, Proven, row_independent
 from colonnade.backends.gpu.split import columns_only, reasons_for_host, split, symbols_read
@@ -40,7 +41,8 @@ class GpuRunner:
     """Columns, one a layout, and the dense rest on a device. Facts: any thread may use it at any time.
 
     num_lanes: requests in flight at a time; callers beyond wait.
-    independent: the proof that batches may be padded to buckets.
+    independent: the proof that batches may be padded to buckets.   hosts: what the host pools of each layout.
+    table_places: `device` or `host`, by table.
     """
 
     def __init__(
@@ -54,10 +56,16 @@ class GpuRunner:
         num_lanes: int = NUM_LANES,
         independent: Callable[[Program], Proven | Dependent] = row_independent,
         queue: Callable[[], Queue] | None = None,
+        hosts: Sequence[HostColumns | None] | None = None,
+        table_places: Mapping[str, str] | None = None,
     ) -> None:
         self._program = program
         self._params = weights.params
         self._columns = tuple(columns)
+        self._hosts = (None,) * len(columns) if hosts is None else tuple(hosts)
+        self.table_places: Mapping[str, str] = dict.fromkeys((t.name for t in program.tables), "device") | dict(
+            table_places or {}
+        )
         self._errors = id_policy == "error"
         params = {name: aligned(weights.params[name]) for name, _, _ in program.params}
         on_device, self._requires = split(program)
@@ -74,8 +82,9 @@ class GpuRunner:
         batch = frozenset((proof.batch,)) if isinstance(proof, Proven) and self._padded else frozenset()
         inputs = [i for i in program.inputs if i.name in self._dense.inputs]
         counted = {str(i.shape[0]) for i in program.inputs if i.offsets is not None} - symbols_read(on_device)
-        layouts, headers = [c.layout for c in columns], [c.header for c in columns]
-        self._plan = StagingPlan(program, layouts, headers, inputs, batch, frozenset(counted))
+        given, headers = [c.layout for c in columns], [c.header for c in columns]
+        layouts = [x if host is None else host.layout for x, host in zip(given, self._hosts, strict=True)]
+        self._plan = StagingPlan(program, layouts, headers, inputs, batch, frozenset(counted), given)
         outputs = program.outputs if self._rest is None else on_device.outputs
         self._outputs_of = [(o.name, o.value.name, _varying(o.shape) if self._padded else ()) for o in outputs]
         self._uncaptured = self._dense.synchronises
@@ -103,7 +112,7 @@ class GpuRunner:
         return Reserved(self._lanes, self._plan)
 
     def run(self, request: Request, room: Room | None = None) -> Outcome:
-        """The answer to a request, with the time of `stage`, `device` and `give`.
+        """The answer to a request, with the time of `stage`, `host columns` (if there are some), `device` and `give`.
 
         Errors: IdRangeError under the policy `error`; GraphError or ShapeError where the dense rest refuses it.
         """
@@ -125,6 +134,8 @@ class GpuRunner:
             prepared = lane.prepare(self._plan.bucket(request))
             prepared.staged.write(request)
             found = {"stage": float(time.perf_counter_ns() - began)}
+            _, pooling = self._pooled(prepared, request)
+            found |= pooling
             marks = [("", lane.queue.mark())]
             lane.queue.run(lambda: self._work(lane, prepared, lambda part: marks.append((part, lane.queue.mark()))))
             self._fetched(lane, prepared)
@@ -143,6 +154,8 @@ class GpuRunner:
         prepared = lane.prepare(self._plan.bucket(request))
         prepared.staged.write(request)
         staged = time.perf_counter_ns()
+        outside, pooling = self._pooled(prepared, request)
+        pooled = time.perf_counter_ns()
         try:
             if prepared.replay is not None:
                 prepared.replay()
@@ -152,7 +165,7 @@ class GpuRunner:
         finally:
             lane.queue.wait()  # nothing may be under way in a lane that is given back
         answered = time.perf_counter_ns()
-        zeroed = self._zeroed(request, statuses)
+        zeroed = self._zeroed(request, statuses, outside)
         if self._rest is None:
             outputs = self._outputs(request, prepared, views)
         else:
@@ -160,9 +173,18 @@ class GpuRunner:
         ended = time.perf_counter_ns()
         if prepared.replay is None and prepared.runs >= RUNS_BEFORE_CAPTURE:
             self._capture(lane, prepared)
-        return Outcome(
-            outputs, zeroed, {"stage": staged - began, "device": answered - staged, "give": ended - answered}
-        )
+        parts = {"stage": staged - began, **pooling, "device": answered - pooled, "give": ended - answered}
+        return Outcome(outputs, zeroed, parts)
+
+    def _pooled(self, prepared: Prepared, request: Request) -> tuple[list[int], dict[str, int]]:
+        """Write what the host pools beside the request's numbers: the ids outside by layout, and the time it took."""
+        began = time.perf_counter_ns()
+        outside = [0] * len(self._hosts)
+        for k, (host, packed) in enumerate(zip(self._hosts, request.packed, strict=True)):
+            if host is not None:
+                outside[k] = host.run(packed, prepared.staged.values(k, VALUES))
+        is_any = any(host is not None for host in self._hosts)
+        return outside, {"host columns": time.perf_counter_ns() - began} if is_any else {}
 
     def _direct(self, lane: Lane, prepared: Prepared) -> None:
         """Run piece by piece, and learn where the outputs are to lie."""
@@ -235,8 +257,8 @@ class GpuRunner:
         lane.queue.run(lambda: _copy(target, source, non_blocking=loan is not None))
         return target[: 8 * len(self._columns)].view(torch.int64).numpy(), results.views(target)
 
-    def _zeroed(self, request: Request, statuses: Array) -> int:
-        counts: list[int] = statuses.tolist()
+    def _zeroed(self, request: Request, statuses: Array, outside: Sequence[int]) -> int:
+        counts = [a + b for a, b in zip(statuses.tolist(), outside, strict=True)]
         for columns, packed, count in zip(self._columns, request.packed, counts, strict=True):
             if count and self._errors:
                 raise columns.diagnose(packed)

@@ -117,7 +117,8 @@ class StagingPlan:
     """How to lay out any request of a program.
 
     headers: of each layout.   inputs: those the dense rest reads on the device.   padded: batch symbols, rounded
-    up.   counted: symbols of ragged fields that are; all others stay exact.
+    up.   counted: symbols of ragged fields that are; all others stay exact.   given: the layouts that requests are
+    packed by, where the device gets less of a request, and other values behind the float32 ones.
     """
 
     def __init__(
@@ -128,11 +129,15 @@ class StagingPlan:
         inputs: Sequence[Input],
         padded: frozenset[str] = frozenset(),
         counted: frozenset[str] = frozenset(),
+        given: Sequence[Layout] | None = None,
     ) -> None:
         shapes = [d for i in program.inputs for d in i.shape]
         self.symbols = tuple(sorted({str(s) for d in shapes for s in symbols_of(d)}))
-        self._rounding = dict.fromkeys(padded, rows_bucket) | dict.fromkeys(counted, count_bucket)
         self.layouts = tuple(layouts)
+        self._given = self.layouts if given is None else tuple(given)
+        self._rounding = dict.fromkeys(padded, rows_bucket) | dict.fromkeys(counted, count_bucket)
+        sent = {str(i.shape[0]) for i in program.inputs for x in layouts if i.name in x.ragged}
+        self._rounding |= dict.fromkeys(counted - sent, lambda count: 0)  # nothing depends on what stays on the host
         self._headers = tuple(headers)
         counts = {i.name: dim_function(i.shape[0]) for i in program.inputs if i.offsets is not None}
         self._ragged = tuple(
@@ -155,9 +160,10 @@ class StagingPlan:
         """The bucket of a request."""
         sizes, rounding = request.sizes, self._rounding
         texts = []
-        for packed, width in zip(request.packed, self._strings, strict=True):
+        for layout, packed, width in zip(self.layouts, request.packed, self._strings, strict=True):
             texts.append(0 if width is None else text_bucket(_num_bytes(packed.string_offsets)))
-            texts += [text_bucket(_num_bytes(v.offsets)) for v in packed.ragged.values() if isinstance(v, Strings)]
+            ragged = (packed.ragged[name] for name in layout.ragged)
+            texts += [text_bucket(_num_bytes(v.offsets)) for v in ragged if isinstance(v, Strings)]
         rounded = tuple([rounding[s](sizes[s]) if s in rounding else sizes[s] for s in self.symbols])
         return Bucket(rounded, tuple(texts))
 
@@ -220,8 +226,8 @@ class StagingPlan:
         return total
 
     def first_rows(self, layout: Layout, rows: int) -> int | None:
-        """The rounded rows of the first layout, whose numbers lie where these alone say; None of another layout."""
-        if not self._first_is_plain or layout is not self.layouts[0]:
+        """The rounded rows of the first given layout, whose numbers lie where these alone say; None of another."""
+        if not self._first_is_plain or layout is not self._given[0]:
             return None
         return rows_bucket(rows) if self._first_rounds else rows
 
@@ -302,6 +308,10 @@ class Staged:
         start = device.data_ptr()
         self._ragged = [{f: [r.of(host).numpy() for r in found] for f, found in x.items()} for x in regions.ragged]
         self._addresses = [{f: tuple(start + r.start for r in found) for f, found in x.items()} for x in regions.ragged]
+
+    def values(self, layout: int, dtype: str) -> Array:
+        """The numbers of a dtype in the host block."""
+        return next(array for name, array, _ in self._numbers[layout] if name == dtype)
 
     def write(self, request: Request) -> None:
         """Write a request of this bucket into the host block, but for what was packed there."""

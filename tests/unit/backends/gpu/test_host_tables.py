@@ -1,0 +1,221 @@
+"""Tables in host memory: with any of them there, answers, counts and errors are those without."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade.backends.backend import layouts
+from colonnade.backends.feed import FeedReader
+from colonnade.backends.gpu.backend import GpuBackend
+from colonnade.backends.gpu.host_tables import PlacedColumns, divide
+from colonnade.backends.gpu.mapped import mapped
+from colonnade.backends.gpu.placement import BUS, POOLED, WAYS
+from colonnade.backends.reference import ReferenceBackend
+from colonnade.core import dims
+from colonnade.core.expr import Apply, Field
+from colonnade.core.quantize import NARROW
+from colonnade.errors import IdRangeError
+from colonnade.executable import Executable
+from colonnade.ir.column import Column, Slot
+from colonnade.ir.program import Buffer, Input, Instruction, Output, Program, Ref, Weights
+from colonnade.ir.table import Table
+from colonnade.ops.hash_bytes import HashBytes
+from colonnade.ops.mod import Mod
+from colonnade.testing.check_backend import check_case
+from colonnade.testing.strategies import Case, cases
+
+BATCHES = (0, 1, 3, 17)
+TABLE_DTYPES = ("float32", *NARROW)
+
+
+def budgets(case: Case) -> tuple[int, ...]:
+    """All tables on the host, some, none."""
+    sizes = sum(t.bytes for t in case.program.tables)
+    return 0, max((t.bytes for t in case.program.tables), default=0) // 2, sizes
+
+
+def drawn(**options: Any) -> st.SearchStrategy[Case]:
+    return st.one_of(
+        cases(max_columns=3, batches=BATCHES, **options),
+        cases(max_columns=2, batches=BATCHES, ragged=True, **options),
+    )
+
+
+@settings(max_examples=15)
+@given(case=drawn(table_dtypes=TABLE_DTYPES), which=st.integers(0, 2), policy=st.sampled_from(("error", "zero")))
+def test_pooled_on_the_host(case: Case, which: int, policy: str) -> None:
+    backend = GpuBackend(interpret=True, table_budget=budgets(case)[which])
+    check_case(backend, case, id_policy=policy, threads=1 + which)
+
+
+@settings(max_examples=5)
+@given(case=drawn(table_dtypes=TABLE_DTYPES), which=st.integers(0, 2))
+def test_read_over_the_bus(case: Case, which: int) -> None:
+    backend = GpuBackend(interpret=True, table_budget=budgets(case)[which], host_tables=BUS)
+    check_case(backend, case, id_policy="zero")
+
+
+B, N = dims.symbol("B"), dims.symbol("N")
+HUGE = 1000
+
+
+def program() -> Program:
+    """A huge table of two columns, one ragged and in two slots; a table of strings; a numeric column; a dense rest."""
+    words = Apply(Mod(50), Apply(HashBytes("farm"), Field("word")))
+    columns = (
+        Column("one", Field("one"), "huge", "mean", slots=(Slot("buf", 0, 8),), source="tower/one"),
+        Column("many", Field("many"), "huge", "sqrtn", slots=(Slot("buf", 8, 8), Slot("other", 0, 8))),
+        Column("word", words, "words", "sum", ids_proven=True, slots=(Slot("buf", 16, 4),)),
+        Column("few", Field("few"), "small", "none", slots=(Slot("buf", 20, 6),)),
+        Column("x", Field("x"), None, "none", slots=(Slot("buf", 26, 2),)),
+        Column("tail", Field("tail"), "small", "sum", slots=(Slot("other", 8, 3),)),
+    )
+    inputs = (
+        Input("one", "int64", (B, 1)),
+        Input("many", "int64", (N,), "", "ends"),
+        Input("ends", "int64", (dims.add(B, 1),)),
+        Input("word", "string", (B, 1)),
+        Input("few", "int32", (B, 2)),
+        Input("x", "float32", (B, 2)),
+        Input("tail", "int64", (B, 3)),
+    )
+    return Program(
+        inputs,
+        (Table("huge", HUGE, 8), Table("words", 50, 4), Table("small", 7, 3)),
+        columns,
+        (Buffer("buf", B, 28), Buffer("other", B, 11)),
+        (Instruction("score", "aten.addmm.default", (Ref("b"), Ref("buf"), Ref("w"))),),
+        (
+            Output("buf", Ref("buf"), "float32", (B, 28)),
+            Output("other", Ref("other"), "float32", (B, 11)),
+            Output("score", Ref("score"), "float32", (B, 2)),
+        ),
+        (("w", "float32", (28, 2)), ("b", "float32", (2,))),
+    )
+
+
+PROGRAM = program()
+BUDGET = 50 * 16 + 7 * 12
+
+
+def weights(seed: int) -> Weights:
+    rng = np.random.default_rng(seed)
+    tables = {t.name: rng.standard_normal((t.rows, t.embedding_dim), np.float32) for t in PROGRAM.tables}
+    params = {n: torch.from_numpy(rng.standard_normal(shape, np.float32)) for n, _, shape in PROGRAM.params}
+    return Weights(tables, params, {})
+
+
+def feed(rows: int, seed: int = 0) -> dict[str, Any]:
+    rng = np.random.default_rng([rows, seed])
+    ends = np.cumsum([0, *rng.integers(0, 5, rows)])
+    return {
+        "one": rng.integers(0, HUGE, (rows, 1)),
+        "many": rng.integers(0, HUGE, ends[-1]),
+        "ends": ends,
+        "word": np.array([[b"w%d" % k] for k in rng.integers(0, 99, rows)], object).reshape(rows, 1),
+        "few": rng.integers(0, 7, (rows, 2), np.int32),
+        "x": rng.standard_normal((rows, 2), np.float32),
+        "tail": rng.integers(0, 7, (rows, 3)),
+    }
+
+
+def executable(budget: int | None, way: str = POOLED, **options: Any) -> Executable:
+    return Executable(PROGRAM, weights(0), GpuBackend(interpret=True, table_budget=budget, host_tables=way), **options)
+
+
+def same(got: Executable, request: dict[str, Any], given: Weights) -> None:
+    want = Executable(PROGRAM, given, ReferenceBackend())(request)
+    for name, value in got(request).items():
+        np.testing.assert_allclose(value, want[name], rtol=1e-4, atol=1e-4, err_msg=name)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("budget", [0, BUDGET, None])
+def test_whole_requests(way: str, budget: int | None) -> None:
+    found = executable(budget, way)
+    for k, rows in enumerate((3, 3, 0, 1, 5)):
+        same(found, feed(rows, k), weights(0))
+    found.swap(weights(1))
+    same(found, feed(4), weights(1))
+    host = {t.name for t in found.report().tables if t.place == "host"}
+    assert host == {0: {"huge", "words", "small"}, BUDGET: {"huge"}, None: set()}[budget]
+    parts = list(found.report().seconds)
+    is_pooled = way == POOLED and budget is not None
+    assert parts == ["feed", "stage", *(["host columns"] if is_pooled else []), "device", "give"]
+
+
+def test_forms_of_a_feed() -> None:
+    found, request = executable(BUDGET), feed(5)
+    want = found(request)
+    for given_ in (
+        {name: value.tolist() for name, value in request.items()},
+        {n: v if n == "word" else torch.from_numpy(v) for n, v in request.items()},
+    ):
+        for name, value in found(given_).items():
+            np.testing.assert_array_equal(np.asarray(value), want[name])
+
+
+def test_the_device_gets_no_fields_that_only_the_host_reads() -> None:
+    (layout,) = layouts(PROGRAM)
+    some = divide(PROGRAM, layout, frozenset({"huge"}))
+    assert some is not None and not some.layout.ragged
+    assert some.layout.widths == {"string": 1, "int32": 2, "int64": 4, "float32": 2 + 8 + 8}
+    every = divide(PROGRAM, layout, frozenset({"huge", "words", "small"}))
+    assert every is not None and every.layout.widths == {"float32": 2 + 8 + 8 + 4 + 6 + 3}
+    assert divide(PROGRAM, layout, frozenset()) is None
+    taken = replace(
+        PROGRAM, inputs=tuple(replace(i, name="one (host)") if i.name == "x" else i for i in PROGRAM.inputs)
+    )
+    columns = tuple(replace(c, ids=Field("one (host)")) if c.name == "x" else c for c in taken.columns)
+    (layout,) = layouts(taken := replace(taken, columns=columns))
+    other = divide(taken, layout, frozenset({"huge"}))
+    assert other is not None and "one (host)'" in other.layout.places
+
+
+@pytest.mark.parametrize("budget", [0, BUDGET, None])
+def test_one_error_names_ids_outside_tables_wherever_they_lie(budget: int | None) -> None:
+    request = feed(4)
+    request["one"][2] = HUGE + 1
+    request["few"][1, 1] = -1
+    with pytest.raises(IdRangeError) as plain:
+        executable(None)(request)
+    found = executable(budget)
+    with pytest.raises(IdRangeError) as placed:
+        found(request)
+    assert str(placed.value) == str(plain.value) and "'one' <- tower/one" in str(plain.value)
+    same(found, feed(4), weights(0))
+    zero = executable(budget, id_policy="zero")
+    zero(request)
+    assert zero.report().zeroed_ids == 2
+
+
+def test_columns_alone_are_those_of_both_halves() -> None:
+    plans = layouts(PROGRAM)
+    backend = GpuBackend(interpret=True, table_budget=BUDGET)
+    (packed,) = FeedReader(PROGRAM, plans).read(feed(3)).packed
+    columns = backend.compile(PROGRAM, weights(0), plans[0], id_policy="error", threads=1)
+    assert isinstance(columns, PlacedColumns) and columns.layout is plans[0]
+    out = {b.name: np.full((3, b.width), np.nan, np.float32) for b in PROGRAM.buffers}
+    assert columns.run(packed, out) == 0 and not any(np.isnan(v).any() for v in out.values())
+
+
+def test_profile_tells_the_host_apart() -> None:
+    backend = GpuBackend(interpret=True, table_budget=0)
+    plans = layouts(PROGRAM)
+    runner = backend.prepare(PROGRAM, weights(0), plans, id_policy="error", threads=1)
+    found = runner.profile(FeedReader(PROGRAM, plans, runner.dense_inputs).read(feed(3)))
+    assert list(found) == ["stage", "host columns", "copy in", "columns", "dense", "copy out"]
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (1, 1), (5000, 3)])
+def test_mapped_memory_holds_the_same_bytes(shape: tuple[int, ...]) -> None:
+    values = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    held = mapped(values, torch.device("cpu"))
+    assert held.numpy()[: values.nbytes].tobytes() == values.tobytes() and held.data_ptr() % 4096 == 0
