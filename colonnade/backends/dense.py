@@ -39,14 +39,20 @@ class DensePlan:
 
     A value, a literal and a dim each have a place in one list; a call copies the list and fills it in.
     device: where inputs and buffers lie; parameters are moved there and tensors that instructions make are made there.
+    ops: what runs in the place of instructions of a name.
     Facts: strings have no device: an input of strings reaches an output as the host array it is.
     Errors: GraphError that lists every op that does not exist and every value that is used but never made.
     """
 
     def __init__(
-        self, program: Program, params: Mapping[str, torch.Tensor], device: torch.device | str = "cpu"
+        self,
+        program: Program,
+        params: Mapping[str, torch.Tensor],
+        device: torch.device | str = "cpu",
+        ops: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         self.device = torch.device(device)
+        self._ops = {**DENSE_OPS, **(ops or {})}
         self.host_only = host_only(program)
         self.synchronises = synchronises(program)
         self._template: Env = []
@@ -125,11 +131,10 @@ class DensePlan:
 
     def _resolved(self, line: Instruction) -> tuple[Callable[..., Any], Types]:
         """The callable, and the types of its arguments."""
-        if line.op.startswith(OWN):
-            found = DENSE_OPS.get(line.op)
-            if found is not None:
-                return found, {}
-        else:
+        found = self._ops.get(line.op)
+        if found is not None:
+            return found, {}
+        if not line.op.startswith(OWN):
             call = overload_of(line.op)
             if call is not None:
                 return call, _types(call)

@@ -22,6 +22,7 @@ from colonnade.backends.gpu.graphs import CudaQueue, HostQueue, Queue, full_prec
 from colonnade.backends.gpu.host_tables import VALUES, HostColumns
 from colonnade.backends.gpu.lanes import DeviceColumns, Lane, LanePool, Prepared, Reserved, Results
 from colonnade.backends.gpu.padding import Dependent, Proven, row_independent
+from colonnade.backends.gpu.products import Products, fused
 from colonnade.backends.gpu.split import columns_only, reasons_for_host, split, symbols_read
 from colonnade.backends.gpu.staging import Region, StagingPlan, after
 from colonnade.backends.host_runner import aligned, owned, storages
@@ -75,7 +76,7 @@ class GpuRunner:
             self._rest = DensePlan(program, params)
             self._kept = storages(params.values())
             on_device, self._requires = columns_only(program), ()
-        self._dense = DensePlan(on_device, params, device)
+        self._dense = _dense_plan(on_device, params, device)
         proof = independent(on_device)
         self._padded = isinstance(proof, Proven) and not proof.refusing
         self._exact = "" if self._padded else _why_exact(proof)
@@ -340,3 +341,10 @@ def _converted(value: torch.Tensor | Array) -> torch.Tensor | Array:
 
 def _copy(target: torch.Tensor, source: torch.Tensor, *, non_blocking: bool) -> None:
     target.copy_(source, non_blocking=non_blocking)
+
+
+def _dense_plan(program: Program, params: Mapping[str, torch.Tensor], device: torch.device) -> DensePlan:
+    """The dense rest on a device, its products of few rows cut where that fills it."""
+    if device.type != "cuda":
+        return DensePlan(program, params, device)
+    return DensePlan(fused(program), params, device, Products(device).ops)

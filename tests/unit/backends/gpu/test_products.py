@@ -1,0 +1,87 @@
+"""Products cut along the inner dim equal plain ones; a linear and its relu become one instruction."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade.backends.dense import DensePlan
+from colonnade.backends.gpu.products import LINEAR, LINEAR_RELU, RELU, Products, fused, parts_of
+from colonnade.core import dims
+from colonnade.ir.program import Input, Instruction, Output, Program, Ref
+
+B = dims.symbol("B")
+
+
+def test_parts_fill_the_device_and_divide_the_inner_dim() -> None:
+    assert parts_of(256, 8152, 1024, 132) == 8
+    assert parts_of(32, 8152, 1024, 132) == 8  # 16 is no divisor
+    assert parts_of(32, 8192, 1024, 132) == 16
+    assert parts_of(2048, 8152, 1024, 132) == 1  # tiles enough
+    assert parts_of(1, 8152, 1024, 132) == 1
+    assert parts_of(64, 100, 8, 132) == 1  # too short
+    assert parts_of(64, 1019, 8, 132) == 1  # a prime
+
+
+@settings(max_examples=15)
+@given(
+    rows=st.sampled_from((1, 8, 9, 33)),
+    inner=st.sampled_from((1, 64, 129, 256, 1020)),
+    outputs=st.sampled_from((1, 3, 32, 130)),
+    has_bias=st.booleans(),
+    relu=st.booleans(),
+)
+def test_products_equal_torch(rows: int, inner: int, outputs: int, has_bias: bool, relu: bool) -> None:
+    generator = torch.Generator().manual_seed(rows * inner + outputs)
+    x, weight = torch.randn(rows, inner, generator=generator), torch.randn(outputs, inner, generator=generator)
+    bias = torch.randn(outputs, generator=generator) if has_bias else None
+    products = Products(torch.device("cpu"), multiprocessors=132)
+    got = products.ops[LINEAR_RELU if relu else LINEAR](x, weight, bias)
+    want = torch.nn.functional.linear(x.double(), weight.double(), None if bias is None else bias.double())
+    want = want.relu() if relu else want
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-4)
+
+
+def test_nan_and_infinity_go_through() -> None:
+    x = torch.ones(8, 256)
+    x[0, 0], x[1, 0] = float("nan"), float("-inf")
+    got = Products(torch.device("cpu"), multiprocessors=132).ops[LINEAR_RELU](x, torch.ones(4, 256))
+    assert got[0].isnan().all() and (got[1] == 0).all() and (got[2] == 256).all()
+
+
+def _program(*lines: Instruction, output: str) -> Program:
+    out = Output("y", Ref(output), "float32", (B, 4))
+    params = (("w", "float32", (4, 8)), ("b", "float32", (4,)))
+    return Program((Input("x", "float32", (B, 8)),), (), (), (), lines, (out,), params)
+
+
+def test_a_relu_that_alone_reads_a_linear_joins_it() -> None:
+    linear = Instruction("h", LINEAR, (Ref("x"), Ref("w"), Ref("b")))
+    program = _program(linear, Instruction("a", RELU, (Ref("h"),)), output="a")
+    joined = fused(program)
+    assert [(i.output, i.op) for i in joined.dense] == [("a", LINEAR_RELU)]
+    params = {"w": torch.randn(4, 8), "b": torch.randn(4)}
+    x = torch.randn(5, 8)
+    ops = Products(torch.device("cpu"), multiprocessors=132).ops
+    got = DensePlan(joined, params, ops=ops).run({"x": x}, {"B": 5})["y"]
+    assert torch.equal(got, DensePlan(program, params).run({"x": x}, {"B": 5})["y"])
+
+
+def test_a_linear_that_others_read_stays() -> None:
+    linear = Instruction("h", LINEAR, (Ref("x"), Ref("w"), Ref("b")))
+    program = _program(linear, Instruction("a", RELU, (Ref("h"),)), output="h")
+    assert fused(program) == program
+
+
+@pytest.mark.gpu
+def test_products_on_a_device() -> None:
+    device = torch.device("cuda")
+    products = Products(device)
+    for rows in (1, 8, 32, 200, 256, 3000):
+        x, weight = torch.randn(rows, 8152, device=device), torch.randn(1024, 8152, device=device)
+        bias = torch.randn(1024, device=device)
+        got = products.ops[LINEAR_RELU](x, weight, bias)
+        want = torch.nn.functional.linear(x.double(), weight.double(), bias.double()).relu()
+        assert float((got - want).abs().max()) < 1e-3
