@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ from colonnade.testing.compare import elements_read
 from colonnade.testing.machine import commit, copy_bandwidth, machine, now, versions
 from colonnade.testing.points import columns_only
 from colonnade.testing.requests import Request, make_request
-from colonnade.testing.sides import ColonnadeSide, TensorFlowSide
+from colonnade.testing.sides import ColonnadeSide, Side, TensorFlowSide
 from colonnade.testing.timing import Call, Timing, alternate, human_seconds
 from colonnade.testing.verify import Verdict, verify
 
@@ -140,13 +140,12 @@ class Bench:
         oracle = self.checker or self.oracle
         if oracle is None:
             return None
-        corner = make_request(self.program, "corner", min(max(request.rows, 1), MAX_CORNER), seed)
-        return verify(self._side, oracle, self.program, self.weights, [request, corner])
+        return checked_with(self._side, oracle, self.program, self.weights, request, seed)
 
     def _whole(self, request: Request) -> dict[str, Call]:
         calls: dict[str, Call] = {OURS: lambda: self.executable(request.feed)}
         if self.oracle is not None:
-            calls[THEIRS] = _oracle_call(self.oracle, request)
+            calls[THEIRS] = oracle_call(self.oracle, request)
         dense = self._dense(request)
         if dense is not None:
             calls[DENSE_ALONE] = dense
@@ -157,7 +156,7 @@ class Bench:
         all_read = {i.name for i in self.columns.program.inputs} == feed.keys()
         calls: dict[str, Call] = {OURS: lambda: self.columns(feed if all_read else request.feed)}
         if self.oracle is not None and (tensors := self.oracle.concat_tensors()):
-            calls[THEIRS] = _oracle_call(self.oracle, request, tensors)
+            calls[THEIRS] = oracle_call(self.oracle, request, tensors)
         return calls
 
     def _dense(self, request: Request) -> Call | None:
@@ -200,6 +199,14 @@ class Bench:
         )
 
 
+def checked_with(
+    ours: Side, oracle: Side, program: Program, weights: Weights, request: Request, seed: int, *, times: int = 1
+) -> Verdict:
+    """The request that is timed, answered `times` times, and corner rows."""
+    corner = make_request(program, "corner", min(max(request.rows, 1), MAX_CORNER), seed)
+    return verify(ours, oracle, program, weights, [*[request] * times, corner])
+
+
 def _checked(verdict: Verdict) -> dict[str, Any]:
     return {
         "oracle": verdict.oracle,
@@ -210,7 +217,7 @@ def _checked(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _oracle_call(oracle: TensorFlowSide, request: Request, fetches: Sequence[str] | None = None) -> Call:
+def oracle_call(oracle: TensorFlowSide, request: Request, fetches: Sequence[str] | None = None) -> Call:
     """TensorFlow's prepared call, on arrays in the form that it takes without converting."""
     keys = tuple(sorted(request.feed))
     call = oracle.model.callable(keys, fetches)
@@ -266,12 +273,23 @@ def _size(value: Array) -> int:
     return value.nbytes
 
 
-def append(folder: Path, rows: Sequence[Measured]) -> Path | None:
-    """Add the rows to `<folder>/<case>.jsonl`; gives the last file written."""
+class Stored(Protocol):
+    """What `append` takes."""
+
+    @property
+    def case(self) -> str:
+        """Its case."""
+
+    def row(self) -> dict[str, Any]:
+        """As a JSON object."""
+
+
+def append(folder: Path, rows: Sequence[Stored], prefix: str = "") -> Path | None:
+    """Add the rows to `<folder>/<prefix><case>.jsonl`; gives the last file written."""
     path = None
     for measured in rows:
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{measured.case}.jsonl"
+        path = folder / f"{prefix}{measured.case}.jsonl"
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(measured.row(), allow_nan=False) + "\n")
     return path
@@ -280,7 +298,7 @@ def append(folder: Path, rows: Sequence[Measured]) -> Path | None:
 def report(title: str, rows: Sequence[Measured], refused: Sequence[Refused] = (), parts: Sequence[str] = ()) -> str:
     """The measurements as one HTML page, bars with the 20th to 80th percentile.   parts: what stands in front."""
     if not rows:
-        return html.page(title, [*parts, *_refusals(refused)])
+        return html.page(title, [*parts, *refusals(refused)])
     one = rows[0]
     where = f"{one.machine['cpu']}, {one.machine['cores']} cores, {one.threads} threads a side"
     packages = ", ".join(f"{name} {version}" for name, version in one.versions.items())
@@ -293,18 +311,19 @@ def report(title: str, rows: Sequence[Measured], refused: Sequence[Refused] = ()
             note=True,
         ),
     ]
-    groups = []
+    return html.page(title, [*parts, *lead, html.bars(groups(rows)), *_tables(rows), *refusals(refused)])
+
+
+def groups(rows: Sequence[Measured]) -> list[html.Group]:
+    """The bars of a page or picture: a group a row."""
+    made = []
     for measured in rows:
-        bars = [
-            html.Bar(name, t.p50, t.p20, t.p80, human_seconds(t.p50), color)
-            for color, (name, t) in enumerate(measured.sides.items())
-        ]
+        bars = html.bars_of(measured.sides)
         if measured.what == "columns":
-            least = measured.floor["seconds"]
-            bars.append(html.Bar("floor (bytes moved)", least, least, least, human_seconds(least), 3))
+            bars.append(html.floor_bar(measured.floor["seconds"]))
         gain = f": {measured.ratio:.1f} times as fast as TensorFlow" if measured.ratio else ""
-        groups.append((f"{measured.case}, {measured.what}, batch {measured.batch}{gain}", bars))
-    return html.page(title, [*parts, *lead, html.bars(groups), *_tables(rows), *_refusals(refused)])
+        made.append((f"{measured.case}, {measured.what}, batch {measured.batch}{gain}", bars))
+    return made
 
 
 HEADERS = ("case", "what", "batch", "side", "p20", "p50", "p80", "first call", "TensorFlow / Colonnade")
@@ -338,7 +357,8 @@ def _tables(rows: Sequence[Measured]) -> list[str]:
     ]
 
 
-def _refusals(refused: Sequence[Refused]) -> list[str]:
+def refusals(refused: Sequence[Refused]) -> list[str]:
+    """A section for each that got no number."""
     return [
         html.section(
             f"{r.case}, batch {r.batch}: no number, the check is red", html.paragraph(str(r.verdict.as_dict(worst=3)))

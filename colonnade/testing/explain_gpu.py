@@ -31,7 +31,7 @@ def details(program: Program, weights: Weights, id_policy: str = "error") -> dic
     Errors: GraphError naming a column that the gpu cannot run.
     """
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else None
-    launched = _compiled(program, weights, id_policy)
+    launched = columns_of(program, weights, id_policy)
     return {
         "how": INTERPRETED,
         "launches_a_request": len(launched),
@@ -44,7 +44,7 @@ def details(program: Program, weights: Weights, id_policy: str = "error") -> dic
 
 def column_details(program: Program, weights: Weights, name: str, id_policy: str = "error") -> dict[str, Any]:
     """The structure that runs a column, with its code, and the columns whose ids are computed with its own."""
-    for columns, names in _compiled(program, weights, id_policy):
+    for columns, names in columns_of(program, weights, id_policy):
         for k, group in enumerate(columns.schedule.groups):
             for unit in group.units:
                 members = sorted({names[t.column] for t in unit.targets})
@@ -54,8 +54,8 @@ def column_details(program: Program, weights: Weights, name: str, id_policy: str
     return {}
 
 
-def _compiled(program: Program, weights: Weights, id_policy: str) -> list[tuple[GpuColumns, list[str]]]:
-    """The columns of each layout that has any, with their names."""
+def columns_of(program: Program, weights: Weights, id_policy: str) -> list[tuple[GpuColumns, list[str]]]:
+    """The columns of each layout that has any, compiled without their tables' rows, with their names."""
     bare, made = _without_rows(weights), []
     for layout in layouts(program):
         columns = [c for c in program.columns if c.slots and set(fields_read(c)) <= layout.fields]

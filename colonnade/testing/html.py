@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+from colonnade.testing.timing import Timing, human_seconds
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 72rem; padding: 0 1rem; color: #1d2530; }
@@ -62,6 +64,22 @@ class Bar:
     high: float
     text: str
     color: int = 0
+
+
+Group = tuple[str, list[Bar]]
+"""A title, and the bars below it."""
+
+
+def bars_of(sides: Mapping[str, Timing]) -> list[Bar]:
+    """A bar a side: its median, with whiskers from the 20th to the 80th percentile."""
+    return [
+        Bar(name, t.p50, t.p20, t.p80, human_seconds(t.p50), color) for color, (name, t) in enumerate(sides.items())
+    ]
+
+
+def floor_bar(seconds: float) -> Bar:
+    """The time to move the bytes that must be moved."""
+    return Bar("floor (bytes moved)", seconds, seconds, seconds, human_seconds(seconds), 3)
 
 
 def bars(groups: Sequence[tuple[str, Sequence[Bar]]]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,7 @@ def alternate(calls: Mapping[str, Call], runs: int) -> dict[str, Timing]:
     finally:
         if was_on:
             gc.enable()
-    return {name: _timing(values, first[name], repeats[name]) for name, values in taken.items()}
+    return {name: quantiles(values, first[name], repeats[name]) for name, values in taken.items()}
 
 
 def human_seconds(seconds: float) -> str:
@@ -88,6 +88,7 @@ def _repeats(call: Call) -> int:
     return max(1, min(MOST_REPEATS, round(LEAST_SECONDS / max(last, 1e-9))))
 
 
-def _timing(values: list[float], first: float, repeats: int) -> Timing:
+def quantiles(values: Sequence[float], first: float, repeats: int) -> Timing:
+    """The quantiles of some seconds."""
     p20, p50, p80 = (float(q) for q in np.quantile(values, (0.2, 0.5, 0.8)))
     return Timing(p20, p50, p80, min(values), first, len(values), repeats)

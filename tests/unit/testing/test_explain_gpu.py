@@ -96,7 +96,7 @@ def test_waves() -> None:
 
 
 def test_registers_are_read_from_the_compiled_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ((columns, _),) = explain_gpu._compiled(PROGRAM, weights(), "error")
+    ((columns, _),) = explain_gpu.columns_of(PROGRAM, weights(), "error")
     found = occupancy.resources(columns.schedule, 90)
     assert found.capability == 90 and found.warps == 2 and 16 <= found.registers <= 255
     assert resident(found) >= 1
@@ -107,7 +107,7 @@ def test_registers_are_read_from_the_compiled_kernel(tmp_path: Path, monkeypatch
 
 @pytest.mark.gpu
 def test_the_kernel_on_this_device() -> None:
-    ((columns, _),) = explain_gpu._compiled(PROGRAM, weights(), "error")
+    ((columns, _),) = explain_gpu.columns_of(PROGRAM, weights(), "error")
     found = occupancy.occupancy(columns.schedule, torch.device("cuda", 0))
     assert found.multiprocessors >= 1 and found.resident >= 1 and found.waves(found.multiprocessors) <= 1
     (layout,) = explain_gpu.details(PROGRAM, weights())["layouts"]
