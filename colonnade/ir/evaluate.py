@@ -14,7 +14,7 @@ import torch
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import GraphError, ShapeError
 from colonnade.ir.column import Column
-from colonnade.ops.op import ExpandOp, Value
+from colonnade.ops.op import ExpandOp, PositionOp, Value
 
 Domain = tuple[Expr, ...]
 
@@ -42,8 +42,9 @@ class _Domain:
 class _Evaluator:
     """Values of expressions for given fields; every expansion is computed once."""
 
-    def __init__(self, fields: Mapping[str, Value]) -> None:
+    def __init__(self, fields: Mapping[str, Value], positions: torch.Tensor) -> None:
         self.fields = fields
+        self.positions = positions
         self.done: dict[Expr, tuple[Value, Domain]] = {}
         self.counts: dict[Expr, torch.Tensor] = {}
 
@@ -75,6 +76,10 @@ class _Evaluator:
         if isinstance(expr.op, ExpandOp):
             value, self.counts[expr] = expr.op.expand(operands[0])
             return value, (*chain, expr)
+        if isinstance(expr.op, PositionOp):
+            if chain:
+                raise GraphError("tokens have no places in their rows", got=repr(expr))
+            operands.append(self.positions)
         return expr.op.reference(*operands), chain
 
 
@@ -106,14 +111,14 @@ def elements_of(
     rows = torch.arange(num_rows).repeat_interleave(lengths)
     positions = torch.arange(num) - (lengths.cumsum(0) - lengths)[rows]
     keep = torch.ones(num, dtype=torch.bool)
-    first = _Evaluator(fields)
+    first = _Evaluator(fields, positions)
     early = [f for f in column.filters if not _expands(f)]
     for predicate in early:
         mask = first.value(predicate)[0]
         assert isinstance(mask, torch.Tensor)
         keep &= mask
     kept = {name: select(value, keep) for name, value in fields.items()}
-    return _late(column, _Evaluator(kept), rows[keep], positions[keep])
+    return _late(column, _Evaluator(kept, positions[keep]), rows[keep], positions[keep])
 
 
 def _late(column: Column, evaluator: _Evaluator, rows: torch.Tensor, positions: torch.Tensor) -> Elements:

@@ -102,6 +102,14 @@ class MapOp(ColumnOp):
 
 
 @dataclass(frozen=True)
+class PositionOp(MapOp):
+    """One element to one element, by the place of the element in its batch row, which `reference` takes last.
+
+    Facts: only elements of dense fields have places, not tokens.
+    """
+
+
+@dataclass(frozen=True)
 class FilterOp(ColumnOp):
     """A predicate: the element stays where `reference` is true."""
 

@@ -13,11 +13,16 @@ import numpy as np
 
 from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
+from colonnade.core.examples import Feature
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.core.facts import Shape, Term
+from colonnade.ir.decoded import Names
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
+from colonnade.ops.add_position import AddPosition
 from colonnade.ops.at_least import AtLeast
 from colonnade.ops.at_most import AtMost
+from colonnade.ops.cast import BOUNDS
+from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.expand_dims import ExpandDims
@@ -26,6 +31,7 @@ from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.logical_and import LogicalAnd
 from colonnade.ops.graph.logical_or import LogicalOr
+from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.select import Select
@@ -65,7 +71,16 @@ class Tokens:
     split: Node
 
 
-Domain = Dense | Kept | Tokens
+@dataclass(frozen=True)
+class Lists:
+    """The values of one sparse feature of Examples, Example by Example. `parse` tells one parsing from another."""
+
+    rows: Dim
+    parse: Node
+    feature: Feature
+
+
+Domain = Dense | Kept | Tokens | Lists
 
 
 @dataclass(frozen=True)
@@ -89,7 +104,9 @@ class _Outside:
 class Reader:
     """Reads nodes; remembers what it read."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Names | None = None) -> None:
+        self.fields: dict[str, Node] = {}
+        self._names = names or {}
         self._read: dict[Node, Elements | Reject] = {}
 
     def elements(self, node: Node) -> Elements | Reject:
@@ -103,7 +120,10 @@ class Reader:
         base, output = item_of(node)
         op = op_of(base)
         if isinstance(op, Placeholder):
-            return _field(op, node)
+            self.fields[op.key] = node
+            return _field(op.key, node)
+        if isinstance(op, ParseExample) and (base, op.place(output)[0]) in self._names:
+            return self._decoded(base, op, output, node)
         if isinstance(op, StringSplit) and output == 1:
             return self._tokens(base, op)
         if isinstance(op, Reshape | ExpandDims | Squeeze):
@@ -114,7 +134,24 @@ class Reader:
             return self._gathered(base)
         if isinstance(op, Select):
             return self._selected(base)
+        if isinstance(op, Add):
+            return self._added(base)
         return self._applied(base)
+
+    def _decoded(self, parse: Node, op: ParseExample, output: int, node: Node) -> Elements | Reject:
+        feature, what = op.place(output)
+        name = self._names[parse, feature]
+        if what != "values":
+            return Reject(f"ids are the {what} of feature {feature.key!r}, not its values")
+        if feature.kind == "sparse":
+            rows = facts_of(args_of(parse)[0]).shape
+            if not rows or not dims.is_symbol(rows[0]):
+                return Reject(f"the number of Examples of feature {feature.key!r} is no batch")
+            found: Elements | Reject = Elements(Field(name), Lists(rows[0], parse, feature))
+        else:
+            found = _field(name, node)
+        self.fields[name] = node
+        return found
 
     def _reshaped(self, node: Node) -> Elements | Reject:
         x = args_of(node)[0]
@@ -226,6 +263,32 @@ class Reader:
             return Reject("a select puts something else than one integer in the place of ids")
         return Elements(Apply(ReplaceOutside(outside.lo, outside.hi, value), read.expr), read.domain)
 
+    def _added(self, node: Node) -> Elements | Reject:
+        """`x + stride * place`: ids of several elements a row, each with its own part of the table."""
+        reason = "ids are added to what is not known to count the places in a row"
+        for x, other in (args_of(node), reversed(args_of(node))):
+            content = facts.as_indexed(facts_of(other))
+            if content is None or facts_of(x).shape != facts_of(node).shape or facts_of(x).dtype not in facts.INTEGER:
+                continue
+            read = self.elements(x)
+            if isinstance(read, Reject):
+                return read
+            if not isinstance(read.domain, Dense) or facts_of(x).size != dims.mul(read.domain.rows, read.domain.width):
+                return Reject("places are added to ids of which some were dropped")
+            stride = _stride(content, read.domain, facts_of(x).size)
+            if stride is None or not self._fits(facts_of(x), stride, read.domain.width):
+                return Reject(f"{reason}, or the sum may not fit {facts_of(x).dtype}")
+            return Elements(Apply(AddPosition(stride, read.domain.width), read.expr), read.domain)
+        return Reject(reason)
+
+    def _fits(self, known: facts.Facts, stride: int, width: int) -> bool:
+        """Whether a sum does not wrap."""
+        least, most = BOUNDS.get(known.dtype, (0, 0))
+        if known.lo is None or known.hi is None:
+            return False
+        farthest = stride * (width - 1)
+        return least <= known.lo + min(farthest, 0) and known.hi + max(farthest, 0) <= most
+
     def _outside(self, cond: Node, shape: Shape | None) -> _Outside | Reject:
         """The interval outside of which a condition holds."""
         op = op_of(cond)
@@ -274,6 +337,8 @@ class Reader:
             return self._token_rows(base)
         if isinstance(op, Where):
             return self._mask_rows(base)
+        if isinstance(op, ParseExample) and op.place(output)[1] == "indices":
+            return _lists(base, op.place(output)[0])
         if isinstance(op, Gather):
             return self._retained_rows(base)
         known = facts_of(matrix)
@@ -316,18 +381,21 @@ class Reader:
         return Kept(domain, masks[0])
 
 
-def _field(op: Placeholder, node: Node) -> Elements | Reject:
+def _lists(parse: Node, feature: Feature) -> Domain | Reject:
+    rows = facts_of(args_of(parse)[0]).shape
+    return Lists(rows[0], parse, feature) if rows else Reject("the number of Examples is not known")
+
+
+def _field(name: str, node: Node) -> Elements | Reject:
     shape = facts_of(node).shape
     if not shape:
-        return Reject(f"input {op.key!r} is a scalar or of unknown rank")
+        return Reject(f"input {name!r} is a scalar or of unknown rank")
     rows, *rest = shape
     if not dims.is_symbol(rows) or not all(isinstance(d, int) for d in rest):
-        return Reject(
-            f"input {op.key!r} has shape {tuple(map(str, shape))}: a column needs a batch dim and known others"
-        )
+        return Reject(f"input {name!r} has shape {tuple(map(str, shape))}: a column needs a batch dim and known others")
     width = dims.prod(rest)
     assert isinstance(width, int)
-    return Elements(Field(op.key), Dense(rows, width))
+    return Elements(Field(name), Dense(rows, width))
 
 
 def _enumerated(first: facts.Facts) -> Domain | Reject:
@@ -369,6 +437,15 @@ def _splat(node: Node) -> bytes | int | None:
     if op.value.array.dtype == object:
         return bytes(values[0])
     return int(values[0]) if np.issubdtype(op.value.array.dtype, np.integer) else None
+
+
+def _stride(content: facts.Indexed, domain: Dense, size: Dim) -> int | None:
+    """The factor where the content is `factor * place` for each element of a dense domain."""
+    for term in content.terms[:1] if len(content.terms) == 1 else ():
+        if isinstance(term.coefficient, int) and content.constant == 0:
+            expected = facts.indexed((Term(term.coefficient, 1, domain.width),), 0, size)
+            return term.coefficient if content == expected else None
+    return None
 
 
 def _inside(kind: str, bound: int) -> tuple[int, int] | Reject:

@@ -21,7 +21,7 @@ from colonnade.core import quantize
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import IdRangeError
 from colonnade.ir.column import Column, fields_read
-from colonnade.ops.op import ExpandOp
+from colonnade.ops.op import ExpandOp, PositionOp
 from colonnade.testing.strategies import Case
 
 Array = npt.NDArray[Any]
@@ -191,12 +191,15 @@ def _per_element(expr: Expr, case: Case) -> list[list[Any]]:
     if isinstance(expr, Field):
         return [[value] for value in case.feed[expr.name].reshape(-1)]
     assert isinstance(expr, Apply)
-    (arg,) = (_per_element(a, case) for a in expr.args)
-    flat = _operand([value for values in arg for value in values])
+    args = [_per_element(a, case) for a in expr.args]
+    arg = args[0]
+    flat = [_operand([value for values in a for value in values]) for a in args]
     if isinstance(expr.op, ExpandOp):
-        tokens, counts = expr.op.expand(flat)
+        tokens, counts = expr.op.expand(flat[0])
         return _cut(list(tokens), counts.tolist())
-    found = expr.op.reference(flat)
+    if isinstance(expr.op, PositionOp):
+        flat.append(torch.arange(len(arg)) % max(len(arg) // max(case.rows, 1), 1))
+    found = expr.op.reference(*flat)
     return _cut(list(found.numpy() if isinstance(found, torch.Tensor) else found), [len(v) for v in arg])
 
 

@@ -22,7 +22,7 @@ from colonnade.errors import ShapeError
 from colonnade.ir.column import POOLINGS, Column, Slot
 from colonnade.ir.program import Buffer, Input, Program, Weights
 from colonnade.ir.table import Table
-from colonnade.ops.op import ColumnOp, ElementFacts, ExpandOp, FilterOp
+from colonnade.ops.op import ColumnOp, ElementFacts, ExpandOp, FilterOp, PositionOp
 
 Array = npt.NDArray[Any]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -76,8 +76,14 @@ def _op(name: str, **attributes: Any) -> ColumnOp:
     return ops.load()[name](**attributes)
 
 
+def _is_plain(op: type[ColumnOp]) -> bool:
+    """Whether it takes one element and gives one, whatever its place."""
+    return op.arity == 1 and not issubclass(op, FilterOp | ExpandOp | PositionOp)
+
+
 _OPS: dict[str, Callable[[Draw], ColumnOp]] = {
     "bucketize": lambda draw: _op("bucketize", boundaries=_boundaries(draw), flush_denormals=draw(st.booleans())),
+    "add_position": lambda draw: _op("add_position", stride=draw(st.integers(-9, 9)), width=draw(st.integers(1, 9))),
     "cast": lambda draw: _op("cast", to=draw(st.sampled_from(("int32", "int64", "float32", "float64")))),
     "mod": lambda draw: _op("mod", divisor=draw(st.one_of(st.integers(1, 300), st.sampled_from((2**31, 2**63 - 1))))),
     "hash_bytes": lambda draw: _op("hash_bytes"),
@@ -208,7 +214,7 @@ class _Maker:
         source, pooling = start, draw(st.sampled_from(poolings))
         if start[1].dtype == "string" and pooling != "none" and draw(st.booleans()):
             source = self._applied(start, _OPS["split"](draw))
-        ids, facts = self._bounded(self._mapped(source, draw(st.integers(0, 2))))
+        ids, facts = self._placed(self._bounded(self._mapped(source, draw(st.integers(0, 2)))), source is start)
         rows = (facts.hi or 0) + 1 if facts.hi is not None else draw(st.integers(1, 40))
         is_proven = facts.hi is not None and facts.lo is not None and facts.lo >= 0
         if not self.proven and draw(st.booleans()):
@@ -243,7 +249,7 @@ class _Maker:
     def _mapped(self, x: tuple[Expr, ElementFacts], count: int, numeric: bool = False) -> tuple[Expr, ElementFacts]:
         """The value after up to `count` random map ops that take it."""
         for _ in range(count):
-            names = [n for n in sorted(_OPS) if not issubclass(ops.load()[n], FilterOp | ExpandOp)]
+            names = [n for n in sorted(_OPS) if _is_plain(ops.load()[n])]
             op = _OPS[self.draw(st.sampled_from(names))](self.draw)
             try:
                 x = self._applied(x, op)
@@ -263,6 +269,13 @@ class _Maker:
         if x[1].dtype != "int64":
             x = self._applied(x, _op("cast", to="int64"))
         return self._applied(x, _op("mod", divisor=self.draw(st.integers(1, 300))))
+
+    def _placed(self, x: tuple[Expr, ElementFacts], is_element: bool) -> tuple[Expr, ElementFacts]:
+        """Sometimes with the place in the row added, where elements have one."""
+        if x[1].hi is None or not is_element or self.offsets is not None or self.draw(st.integers(0, 3)):
+            return x
+        strides = (0, 1, 7) if self.proven else (0, 1, 7, -1)
+        return self._applied(x, _op("add_position", stride=self.draw(st.sampled_from(strides)), width=self.width))
 
     def _weights(self, signed: bool) -> Expr:
         expr, facts = self._field(FIELD_DTYPES[:4])

@@ -13,16 +13,16 @@ from colonnade.backends.cpu import scratch
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.context import Context
 from colonnade.backends.cpu.intrinsics import LANES
-from colonnade.backends.cpu.tiles.registry import FILTERS, Memory, Step, encode, lower
+from colonnade.backends.cpu.tiles.registry import FILTERS, JOINED, Memory, Step, encode, lower
 from colonnade.core.batch import Layout
-from colonnade.core.expr import Apply, Expr, Field, walk
+from colonnade.core.expr import Apply, Expr, Field
 from colonnade.core.quantize import ALIGNMENT, BFLOAT16, FLOAT16, INT8_ROWWISE, TAIL, carrier
 from colonnade.errors import GraphError, ShapeError
 from colonnade.ir.column import Column
 from colonnade.ir.program import Program, Weights
 from colonnade.ir.table import Table
 from colonnade.ops.cast import Cast
-from colonnade.ops.op import ElementFacts, ExpandOp, FilterOp
+from colonnade.ops.op import ElementFacts, ExpandOp, FilterOp, PositionOp
 from colonnade.ops.split import Split
 
 Array = npt.NDArray[Any]
@@ -67,33 +67,48 @@ class Lowered:
 
 
 @dataclass(frozen=True)
+class Join:
+    """A step: pairs of the values and those of another chain; None: the elements' places in their batch rows."""
+
+    other: Chain | None
+    tile: str = JOINED
+
+
+@dataclass(frozen=True)
 class Chain:
     """A field's place, what is done to its elements, and the facts of the result."""
 
     field: str
     split: bytes
-    steps: tuple[Step, ...]
+    steps: tuple[Step | Join, ...]
     facts: ElementFacts
 
 
 def chain_of(expr: Expr, layout: Layout, memory: Memory) -> Chain:
     """The chain that an expression says. Errors: GraphError where it is none that the engine can run."""
-    nodes = list(walk(expr))
-    source = nodes[0]
-    if not isinstance(source, Field) or any(isinstance(n, Apply) and len(n.args) != 1 for n in nodes):
-        raise GraphError("the cpu backend runs chains of ops on one field", got=repr(expr))
-    facts = ElementFacts(layout.dtype_of(source.name))
-    split, steps = b"", []
-    for at, node in enumerate(nodes[1:]):
-        assert isinstance(node, Apply)
-        if isinstance(node.op, ExpandOp):
-            if at > 0 or not isinstance(node.op, Split):
-                raise GraphError("the cpu backend splits a field, and no result", got=repr(expr))
-            split = node.op.separator
-        else:
-            steps += lower(node.op, facts.dtype, memory)
-        facts = node.op.infer(facts)
-    return Chain(source.name, split, tuple(steps), facts)
+    if isinstance(expr, Field):
+        return Chain(expr.name, b"", (), ElementFacts(layout.dtype_of(expr.name)))
+    assert isinstance(expr, Apply)
+    first, *others = (chain_of(arg, layout, memory) for arg in expr.args)
+    facts = expr.op.infer(first.facts, *(o.facts for o in others))
+    if isinstance(expr.op, ExpandOp):
+        if not isinstance(expr.args[0], Field) or not isinstance(expr.op, Split):
+            raise GraphError("the cpu backend splits a field, and no result", got=repr(expr))
+        return Chain(first.field, expr.op.separator, (), facts)
+    joins = [Join(other) for other in others] + ([Join(None)] if isinstance(expr.op, PositionOp) else [])
+    if joins:
+        _check_join(expr, first, others)
+    steps = (*first.steps, *joins, *lower(expr.op, first.facts.dtype, memory))
+    return Chain(first.field, first.split, steps, facts)
+
+
+def _check_join(expr: Apply, first: Chain, others: Sequence[Chain]) -> None:
+    if len(others) > 1 or any(isinstance(s, Join) for o in others for s in o.steps):
+        raise GraphError("the cpu backend joins one chain of ops on one field to another", got=repr(expr))
+    if any(c.split for c in (first, *others)):
+        raise GraphError("the cpu backend joins elements, and no tokens", got=repr(expr))
+    if any(c.facts.dtype not in ("int32", "int64") for c in (first, *others)):
+        raise GraphError("the cpu backend joins integers", got=repr(expr))
 
 
 def lower_columns(
@@ -238,8 +253,9 @@ class _Builder:
     def shortcut(self, row: Words, ids: Chain) -> None:
         """Write the tree of a column that is nothing but a bucketized float32 whose ids are proven."""
         plain = not row[w.FILTERS // 8] and row[w.ROWS // 8] == w.UNCHECKED and len(ids.steps) == 1
-        if plain and ids.steps[0].tile == "bucketize_f32" and self.layout.places[ids.field].dtype == "float32":
-            tree, height = ids.steps[0].parameters
+        step = ids.steps[0] if plain else None
+        if isinstance(step, Step) and step.tile == "bucketize_f32" and self.layout.places[ids.field].dtype == "float32":
+            tree, height = step.parameters
             if height <= 3:
                 row[w.TREE // 8], row[w.HEIGHT // 8] = tree, height
 
@@ -299,7 +315,20 @@ class _Builder:
         row[w.ITEM // 8] = ITEM_BYTES[dtype]
         row[w.LOAD // 8] = LOADS.get(dtype, w.LOAD_DIRECT)
         row[w.STEPS // 8] = len(chain.steps)
-        row[w.FIRST_STEP // 8] = encode(chain.steps, self.tiles, self.memory)
+        steps = [self.joined(s, chain) if isinstance(s, Join) else s for s in chain.steps]
+        row[w.FIRST_STEP // 8] = encode(steps, self.tiles, self.memory)
+
+    def joined(self, join: Join, chain: Chain) -> Step:
+        """The step of a join, its other chain written. Errors: ShapeError where that has other rows."""
+        width = self.width(chain.field)
+        if join.other is None:
+            if width == w.RAGGED:
+                raise GraphError("only elements of dense fields have places in their rows", got=chain.field)
+            return Step(JOINED, (0, width))
+        self.same_rows(f"{chain.field}, {join.other.field}", join.other, chain)
+        row = np.zeros(w.CHAIN_BYTES // 8, np.int64)
+        self.chain(row, join.other)
+        return Step(JOINED, (self.memory.add(row), 0))
 
     def filters(self, column: Column, ids: Chain) -> tuple[int, int]:
         """Number and address of a column's filters, those left out that can drop nothing."""
@@ -310,7 +339,7 @@ class _Builder:
                 raise GraphError("a column's filter is no predicate", where=column.name, got=repr(expr))
             if chain.split and (chain.split, chain.field) != (ids.split, ids.field):
                 raise GraphError("a filter looks at other tokens than the ids", where=column.name, got=repr(expr))
-            self.same_rows(column, chain, ids)
+            self.same_rows(column.name, chain, ids)
             if not chain.steps or chain.steps[-1].tile not in FILTERS:
                 continue
             row = np.zeros(w.CHAIN_BYTES // 8, np.int64)
@@ -328,19 +357,19 @@ class _Builder:
             raise GraphError(
                 "weights are numbers, one for each element of a field", where=column.name, got=repr(column.weights)
             )
-        self.same_rows(column, chain, ids)
+        self.same_rows(column.name, chain, ids)
         if chain.facts.dtype != "float32":
             chain = chain_of(Apply(Cast("float32"), column.weights), self.layout, self.memory)
         row = np.zeros(w.CHAIN_BYTES // 8, np.int64)
         self.chain(row, chain)
         return self.memory.add(row)
 
-    def same_rows(self, column: Column, chain: Chain, ids: Chain) -> None:
+    def same_rows(self, where: str, chain: Chain, ids: Chain) -> None:
         """Errors: ShapeError where a field beside the ids has another number of elements a row."""
         got, want = ((self.width(c.field), self.layout.offsets_of(c.field)) for c in (chain, ids))
         if got != want:
             raise ShapeError(
-                "fields of one column differ in width", where=column.name,
+                "fields of one column differ in width", where=where,
                 got=got[1] or str(got[0]), want=want[1] or str(want[0]),
             )  # fmt: skip
 

@@ -19,11 +19,12 @@ from colonnade.backends.cpu.intrinsics import (
     store_i64,
     store_u8,
 )
-from colonnade.backends.cpu.scratch import MORE_VALUES, PAIR, VALUES
-from colonnade.backends.cpu.tiles.registry import STEP_BYTES
+from colonnade.backends.cpu.scratch import MORE_OTHER_VALUES, MORE_VALUES, OTHER_VALUES, PAIR, VALUES
+from colonnade.backends.cpu.tiles.registry import JOIN, STEP_BYTES
 from colonnade.backends.cpu.units import implements
 
 ONE_BYTE = np.uint8(1)
+NO_CALL = 0
 
 
 @kernel
@@ -59,21 +60,58 @@ def elements(call: int, chain: int, element: int, n: int, a: int) -> int:
 
 
 @kernel
-def mapped(chain: int, steps: int, source: int, n: int, a: int, b: int) -> int:
-    """Where the values lie after the first `steps` steps of a chain."""
+def _other(call: int, chain: int, element: int, n: int, s: int) -> int:
+    """Where the values of a second operand lie. Facts: its chain joins nothing itself."""
+    source = elements(call, chain, element, n, s + OTHER_VALUES)
     step = load_i64(chain + w.FIRST_STEP)
-    for _ in range(steps):
-        target = b if source == a else a
+    for _ in range(load_i64(chain + w.STEPS)):
+        target = s + MORE_OTHER_VALUES if source == s + OTHER_VALUES else s + OTHER_VALUES
         call_tile(load_i64(step), step, source, n, target)
         source = target
         step += STEP_BYTES
     return source
 
 
+@implements(units.join)
+def join(call: int, step: int, element: int, n: int, source: int, s: int) -> int:
+    """Pairs of the values at `source` and those of another chain, or the elements' places in their batch rows."""
+    chain, width = load_i64(step + 8), load_i64(step + 16)
+    target = s + MORE_VALUES if source == s + VALUES else s + VALUES
+    if chain == 0:
+        for i in range(n):
+            store_i64(target + PAIR * i, load_i64(source + 8 * i))
+            store_i64(target + PAIR * i + 8, (element + i) % width)
+    else:
+        other = _other(call, chain, element, n, s)
+        for i in range(n):
+            store_i64(target + PAIR * i, load_i64(source + 8 * i))
+            store_i64(target + PAIR * i + 8, load_i64(other + 8 * i))
+    return target
+
+
 @kernel
-def _filter(chain: int, source: int, n: int, keep: int, a: int, b: int) -> None:
+def mapped(call: int, chain: int, steps: int, element: int, source: int, n: int, s: int) -> int:
+    """Where the values lie after the first `steps` steps of a chain; they are those of elements from `element` on.
+
+    Facts: tokens have no number of an element, and their chains join nothing.
+    """
+    step = load_i64(chain + w.FIRST_STEP)
+    for _ in range(steps):
+        tile = load_i64(step)
+        if tile == JOIN:
+            source = units.join(call, step, element, n, source, s)
+        else:
+            target = s + MORE_VALUES if source == s + VALUES else s + VALUES
+            call_tile(tile, step, source, n, target)
+            source = target
+        step += STEP_BYTES
+    return source
+
+
+@kernel
+def _filter(call: int, chain: int, element: int, source: int, n: int, keep: int, s: int) -> None:
     steps = load_i64(chain + w.STEPS) - 1
-    source = mapped(chain, steps, source, n, a, b)
+    source = mapped(call, chain, steps, element, source, n, s)
     step = load_i64(chain + w.FIRST_STEP) + STEP_BYTES * steps
     call_tile(load_i64(step), step, source, n, keep)
 
@@ -93,7 +131,7 @@ def filter_elements(call: int, d: int, s: int, element: int, n: int, keep: int) 
     for _ in range(load_i64(d + w.FILTERS)):
         if load_i64(chain + w.ON_TOKENS) == 0:
             source = elements(call, chain, element, n, s + VALUES)
-            _filter(chain, source, n, keep, s + VALUES, s + MORE_VALUES)
+            _filter(call, chain, element, source, n, keep, s)
         chain += w.CHAIN_BYTES
     return 0
 
@@ -105,7 +143,7 @@ def filter_tokens(d: int, s: int, tokens: int, n: int, keep: int) -> None:
     chain = load_i64(d + w.FIRST_FILTER)
     for _ in range(load_i64(d + w.FILTERS)):
         if load_i64(chain + w.ON_TOKENS) == 1:
-            _filter(chain, tokens, n, keep, s + VALUES, s + MORE_VALUES)
+            _filter(NO_CALL, chain, 0, tokens, n, keep, s)
         chain += w.CHAIN_BYTES
 
 
@@ -113,7 +151,7 @@ def filter_tokens(d: int, s: int, tokens: int, n: int, keep: int) -> None:
 def ids_of(call: int, d: int, s: int, element: int, n: int) -> int:
     """Where the ids of elements lie."""
     source = elements(call, d, element, n, s + VALUES)
-    return mapped(d, load_i64(d + w.STEPS), source, n, s + VALUES, s + MORE_VALUES)
+    return mapped(call, d, load_i64(d + w.STEPS), element, source, n, s)
 
 
 @kernel
@@ -121,6 +159,6 @@ def load_weights(call: int, d: int, s: int, element: int, n: int, factors: int) 
     """The weights of elements, as float32."""
     chain = load_i64(d + w.WEIGHTS)
     source = elements(call, chain, element, n, s + VALUES)
-    source = mapped(chain, load_i64(chain + w.STEPS), source, n, s + VALUES, s + MORE_VALUES)
+    source = mapped(call, chain, load_i64(chain + w.STEPS), element, source, n, s)
     for i in range(n):
         store_f32(factors + 4 * i, load_f32(source + 4 * i))

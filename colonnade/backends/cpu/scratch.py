@@ -36,4 +36,6 @@ ROW_PITCH = 8 * (ROW_TILE + 8)  # not a power of two: columns fall on different 
 DESTINATIONS = ROWS_OF_BLOCK + BLOCK_COLUMNS * ROW_PITCH
 WIDENED_ROWS = DESTINATIONS + 8 * BLOCK_COLUMNS  # addresses of rows that were turned into float32
 WIDENED = WIDENED_ROWS + 8 * WIDENED_COUNT  # these rows, a part of each
-SCRATCH_BYTES = WIDENED + 4 * WIDENED_DIM * WIDENED_COUNT
+OTHER_VALUES = WIDENED + 4 * WIDENED_DIM * WIDENED_COUNT  # two buffers for the chain of a second operand
+MORE_OTHER_VALUES = OTHER_VALUES + TILE * PAIR
+SCRATCH_BYTES = MORE_OTHER_VALUES + TILE * PAIR

@@ -34,11 +34,9 @@ from colonnade.backends.cpu.scratch import (
     KEEP_ELEMENTS,
     LOOKED_UP,
     MARKS,
-    MORE_VALUES,
     PAIR,
     TILE,
     TOKENS,
-    VALUES,
 )
 from colonnade.backends.cpu.tiles.split import find
 from colonnade.backends.cpu.units import filter_elements, implements, pool_rows, run_long_rows
@@ -94,7 +92,7 @@ def look_up_tokens(call: int, d: int, s: int, n: int, element: int, kept: int) -
     filtered = load_i64(d + w.FILTERS) > 0
     if filtered:
         filter_tokens(d, s, s + TOKENS, n, s + KEEP)
-    ids = mapped(d, load_i64(d + w.STEPS), s + TOKENS, n, s + VALUES, s + MORE_VALUES)
+    ids = mapped(call, d, load_i64(d + w.STEPS), element, s + TOKENS, n, s)
     table, size, limit = load_i64(d + w.TABLE), load_i64(d + w.ROW_BYTES), load_u64(d + w.ROWS)
     far, first, weighted = load_i64(d + w.FAR) == 1, kept, load_i64(d + w.WEIGHTS) != 0
     for i in range(n):

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import GraphError
-from colonnade.ops.op import ColumnOp, ElementFacts
+from colonnade.ops.op import ColumnOp, ElementFacts, PositionOp
 
 Array = npt.NDArray[Any]
 F = TypeVar("F", bound=Callable[..., Any])
@@ -152,11 +152,13 @@ class Evaluator:
     """Expressions for the elements of one block: each is written once.
 
     field(name) writes the load of a field.   done: what is written so far; tokens are put in from outside.
+    place() writes an element's place in its batch row; None: elements have none.
     """
 
     code: Code
     field: Callable[[str], Emitted]
     done: dict[Expr, Emitted]
+    place: Callable[[], Number] | None = None
 
     def value(self, expr: Expr) -> Emitted:
         """The variables that hold an expression. Errors: GraphError where an op cannot be run on the gpu."""
@@ -180,6 +182,10 @@ class Evaluator:
             known = sorted(op.name for op in EMITTERS)
             raise GraphError("the gpu backend cannot run this op", got=expr.op.name, want=", ".join(known))
         operands = [self.value(arg) for arg in expr.args]
+        if isinstance(expr.op, PositionOp):
+            if self.place is None:
+                raise GraphError("only elements of dense fields have places in their rows", got=repr(expr))
+            operands.append(self.place())
         return emit(expr.op, self.code, *operands)
 
 

@@ -8,15 +8,25 @@ import numpy as np
 import pytest
 import torch
 
+from colonnade.core.consts import Const
 from colonnade.ir.column import Column
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.graph import Graph
+from colonnade.ops.graph.add import Add
+from colonnade.ops.graph.bucketize import Bucketize
 from colonnade.ops.graph.compare import Compare
+from colonnade.ops.graph.embedding_bag import EmbeddingBag
+from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.fill import Fill
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.logical_or import LogicalOr
+from colonnade.ops.graph.mul import Mul
+from colonnade.ops.graph.range import Range
+from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.shape import Shape
+from colonnade.ops.graph.size import Size
+from colonnade.ops.graph.tile import Tile
 from colonnade.passes.base import Log
 from colonnade.passes.pipelines import COLUMNS
 from colonnade.testing.graphs import Builder, check_passes
@@ -102,3 +112,54 @@ def test_a_select_that_is_no_default(kind: str, other: Any, default: Any, reason
     graph = looked_up(b, b.add(Select(), b.add(Compare(kind), x, other), default, x))
     log = check_passes(graph, COLUMNS, [{"x": torch.tensor([[3, 2, 0], [2, 3, 3]])}])
     assert reason in reasons(log)[0]
+
+
+# -- a part of the table for each place in a row -----------------------------------------------------------------------
+def buckets(b: Builder, width: int = 2) -> Any:
+    x = b.input("x", "float32", "B", width)
+    return b.add(Reshape(), b.add(Bucketize(Const(np.array([0, 5], np.float32))), x), [-1])
+
+
+def batch(b: Builder, x: Any) -> Any:
+    return b.add(Gather(), b.add(Shape("int32"), x), 0, 0)
+
+
+def places(b: Builder, x: Any, width: int) -> Any:
+    return b.add(Tile(), b.add(Range(), 0, width, 1), b.add(Reshape(), batch(b, x), [1]))
+
+
+def bagged(b: Builder, ids: Any, x: Any, width: int = 2, rows: int = 6) -> Graph:
+    """A bag of all ids of each row."""
+    one_a_row = b.add(ExpandDims(), b.add(Range(), 0, batch(b, x), 1), 1)
+    numbers = b.add(Reshape(), b.add(Tile(), one_a_row, [1, width]), [-1])
+    return b.done(y=b.add(EmbeddingBag("sum"), b.table("t", rows, 3), ids, numbers, batch(b, x)))
+
+
+FLOATS = torch.tensor([[-1.0, 7.0], [0.0, 5.0], [float("nan"), -3.0]])
+
+
+@pytest.mark.parametrize(("stride", "fits"), [(3, True), (2, True), (4, False), (-3, False)])
+def test_each_place_has_ids_of_its_own(stride: int, fits: bool) -> None:
+    b = Builder()
+    ids = buckets(b)
+    moved = b.add(Add(), ids, b.add(Mul(), places(b, b.graph.inputs["x"], 2), np.array(stride, np.int32)))
+    graph = bagged(b, moved, b.graph.inputs["x"])
+    log = check_passes(graph, COLUMNS, [{"x": FLOATS[:2] if fits else FLOATS[:0]}])
+    assert [c.ids_proven for c in columns(graph)] == [fits], reasons(log)
+
+
+def test_places_of_another_width_are_not_those_of_the_row() -> None:
+    b = Builder()
+    ids = buckets(b)
+    moved = b.add(Add(), ids, b.add(Range(), 0, b.add(Size("int32"), ids), 1))
+    log = check_passes(bagged(b, moved, b.graph.inputs["x"], rows=9), COLUMNS, [{"x": FLOATS}])
+    assert "count the places in a row" in reasons(log)[0]
+
+
+def test_places_that_may_wrap_stay() -> None:
+    b = Builder()
+    x = b.input("x", "int32", "B", 2)
+    ids = b.add(Reshape(), x, [-1])
+    moved = b.add(Add(), ids, b.add(Mul(), places(b, b.graph.inputs["x"], 2), np.array(3, np.int32)))
+    log = check_passes(bagged(b, moved, x), COLUMNS, [{"x": torch.tensor([[0, 1], [2, -1]], dtype=torch.int32)}])
+    assert "may not fit int32" in reasons(log)[0]

@@ -5,7 +5,7 @@ A step is four words: the address of its tile and three parameters. A tile is `t
 Tiles are compiled one by one and called by address: a new op costs no compile of the engine.
 
 Facts: how elements lie in memory, by dtype: float32 and float64 packed; int32 and int64 both as int64; a string as two
-words, the address of its bytes and their number.
+words, the address of its bytes and their number. Tiles of two operands read pairs of integers, 16 bytes each.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 Tile = Callable[[int, int, int, int], None]
 """Step, source, n, target."""
 
+JOIN = 0
+"""In the place of a tile's address: the engine makes pairs of the values and those of a second operand."""
+JOINED = "join"
+"""The name of that step; parameters: address of the operand's chain, or 0 for places in rows, and the width of rows."""
 STEP_WORDS = 4
 STEP_BYTES = 8 * STEP_WORDS
 ALIGNMENT = 64
@@ -104,6 +108,6 @@ def encode(steps: Sequence[Step], addresses: Mapping[str, int], memory: Memory) 
     """The address of the steps' words, given those of the compiled tiles."""
     words = np.zeros((len(steps), STEP_WORDS), np.int64)
     for row, step in zip(words, steps, strict=True):
-        row[0] = addresses[step.tile]
+        row[0] = JOIN if step.tile == JOINED else addresses[step.tile]
         row[1 : 1 + len(step.parameters)] = step.parameters
     return memory.add(words) if steps else 0

@@ -54,7 +54,12 @@ class Writer:
 
     def evaluator(self) -> Evaluator:
         """Expressions over the elements `e`."""
-        return Evaluator(self.code, self.field, {})
+        return Evaluator(self.code, self.field, {}, None if self.unit.offsets is not None else self.place)
+
+    def place(self) -> Number:
+        """The places of the elements `e` in their batch rows."""
+        width = self.code.parameter(self.unit.width)
+        return Number(self.code.let(f"e % {width}.to(tl.int32)"), ElementFacts("int64"))
 
     def field(self, name: str) -> Emitted:
         """The load of a field's elements `e`."""

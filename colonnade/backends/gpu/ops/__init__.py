@@ -1,25 +1,11 @@
-"""What each column op writes. Importing this package registers them all."""
+"""What each column op writes, one op a file. Importing this package registers them all."""
 
-from colonnade.backends.gpu.ops import (
-    at_least,
-    at_most,
-    bucketize,
-    cast,
-    hash_bytes,
-    hash_decimal,
-    mod,
-    not_equal,
-    replace_outside,
-)
+from __future__ import annotations
 
-__all__ = [
-    "at_least",
-    "at_most",
-    "bucketize",
-    "cast",
-    "hash_bytes",
-    "hash_decimal",
-    "mod",
-    "not_equal",
-    "replace_outside",
-]
+import importlib
+import pkgutil
+
+__all__ = sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+for _name in __all__:
+    importlib.import_module(f"{__name__}.{_name}")
