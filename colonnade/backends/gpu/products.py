@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 import triton
-import triton.language as tl
 from triton.runtime.interpreter import InterpretedFunction
 
+from colonnade.backends.gpu.device.add_up import add_up
 from colonnade.ir.program import OWN, Instruction, Program, Ref
 
 LINEAR, RELU = "aten.linear.default", "aten.relu_.default"
@@ -34,30 +34,6 @@ def parts_of(rows: int, inner: int, outputs: int, multiprocessors: int) -> int:
     if rows < FEWEST_ROWS or most < 2:
         return 1
     return max(s for s in range(1, most + 1) if inner % s == 0)
-
-
-def add_up(
-    parts: Any,
-    bias: Any,
-    out: Any,
-    size: Any,
-    outputs: Any,
-    S: tl.constexpr,
-    HAS_BIAS: tl.constexpr,
-    RELU: tl.constexpr,
-    BLOCK: tl.constexpr,
-) -> None:
-    """Kernel: `out = sum over S of parts [S, M, N], + bias [N]`, then relu, in the order of the parts."""
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    live = at < size
-    total = tl.load(parts + at, mask=live, other=0.0)
-    for s in tl.static_range(1, S):
-        total += tl.load(parts + s * size + at, mask=live, other=0.0)
-    if HAS_BIAS:
-        total += tl.load(bias + at % outputs, mask=live, other=0.0)
-    if RELU:
-        total = tl.where(total < 0.0, 0.0, total)  # NaN stays
-    tl.store(out + at, total, mask=live)
 
 
 class Products:
