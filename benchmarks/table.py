@@ -1,4 +1,7 @@
-"""The measured table in README.md, made from the rows in `benchmarks/results`: `python -m benchmarks.table`."""
+"""The measured tables in README.md, made from the rows in `benchmarks/results`: `python -m benchmarks.table`.
+
+Rows of a GPU (files that begin with `gpu_`) have a table of their own, with a line a side.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,25 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+GPU_BEGIN, GPU_END = "<!-- measured on a gpu: begin -->", "<!-- measured on a gpu: end -->"
+GPU = "gpu_"
+COUNTED = {
+    "kernels a request": "kernels",
+    "kernels for the columns": "of them for columns",
+    "GB/s": "GB/s",
+    "waves": "waves",
+}
+"""What a line of the gpu's table tells besides times, where its row knows it."""
 
 Row = Mapping[str, Any]
 
 
-def newest(folder: Path) -> list[Row]:
-    """The last row of each (case, part, batch size), in that order."""
+def newest(folder: Path, *, on_gpu: bool = False) -> list[Row]:
+    """The last row of each (case, part, batch size), in that order; those of a GPU or all others."""
     found: dict[tuple[str, str, int], Row] = {}
     for path in sorted(folder.glob("*.jsonl")):
+        if path.name.startswith(GPU) != on_gpu:
+            continue
         for line in path.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
             key = row["case"], row["what"], row["batch"]
@@ -56,6 +70,36 @@ def rendered(rows: Iterable[Row]) -> str:
     return "\n".join([*lines, "", "Medians (20th to 80th percentile). " + " ".join(places)])
 
 
+def rendered_on_gpu(rows: Iterable[Row]) -> str:
+    """The rows of a GPU as a Markdown table with a line a side, and below it where they were measured."""
+    lines = [
+        "| model | part | batch | side | median (20th to 80th percentile) | times the floor | counted |",
+        "|---|---|---:|---|---:|---:|---|",
+    ]
+    places: dict[str, None] = {}
+    for row in rows:
+        least = row["floor"].get("seconds")
+        counted = "; ".join(f"{name} {_number(row['facts'][k])}" for k, name in COUNTED.items() if k in row["facts"])
+        for side, timing in row["sides"].items():
+            times = f"{timing['p50'] / least:.2f}" if least else ""
+            cells = (row["case"], row["what"], str(row["batch"]), side, _quantiles(timing), times, counted)
+            lines.append("| " + " | ".join(cells) + " |")
+            counted = ""
+            places[_place_on_gpu(row)] = None
+    return "\n".join([*lines, "", *places])
+
+
+def _number(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _place_on_gpu(row: Row) -> str:
+    versions, machine = row["versions"], row["machine"]
+    packages = ", ".join(f"{name} {versions[name]}" for name in ("torch", "triton", "cuda") if name in versions)
+    where = f"{machine.get('gpu', 'no GPU')}; {machine['cpu']}, {machine['cores']} cores"
+    return f"{where}; {packages}; commit {row['commit'] or 'unknown'}, {row['date'][:10]}."
+
+
 def _quantiles(timing: Mapping[str, float] | None) -> str:
     if timing is None:
         return ""
@@ -70,22 +114,26 @@ def _place(row: Row) -> str:
     return f"{machine}; {packages}; commit {row['commit'] or 'unknown'}, {row['date'][:10]}."
 
 
-def placed(text: str, table: str) -> str:
+def placed(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
     """The page with the table between its markers. Errors: OptionError where they are missing."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    first, last = marks
+    before, begin, rest = text.partition(first)
+    _, end, after = rest.partition(last)
     if not begin or not end:
-        raise OptionError("the page has no place for the table", want=f"{BEGIN} and {END}, each on a line of its own")
-    return f"{before}{BEGIN}\n{table}\n{END}{after}"
+        raise OptionError("the page has no place for the table", want=f"{first} and {last}, each on a line of its own")
+    return f"{before}{first}\n{table}\n{last}{after}"
 
 
 def main() -> int:
-    """Write the table into README.md."""
+    """Write the tables into README.md."""
     try:
-        rows = newest(RESULTS)
-        if not rows:
+        rows, on_gpu = newest(RESULTS), newest(RESULTS, on_gpu=True)
+        if not rows and not on_gpu:
             raise OptionError("there are no results", where=str(RESULTS), help="make bench")
-        README.write_text(placed(README.read_text(encoding="utf-8"), rendered(rows)), encoding="utf-8")
+        text = README.read_text(encoding="utf-8")
+        text = placed(text, rendered(rows)) if rows else text
+        text = placed(text, rendered_on_gpu(on_gpu), (GPU_BEGIN, GPU_END)) if on_gpu else text
+        README.write_text(text, encoding="utf-8")
     except ColonnadeError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 2

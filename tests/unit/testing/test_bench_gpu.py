@@ -15,6 +15,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from benchmarks import table
 from benchmarks.gpu import rows as benchmark_rows
 from colonnade import compiler
 from colonnade.backends.backend import layouts
@@ -100,6 +101,19 @@ def test_rows_have_the_form_of_the_gpu_benchmarks(measured: list[MeasuredOnDevic
     lines = benchmark_rows.table_rows(stored)
     assert any(line[3] == "floor" for line in lines) and any(line[3] == PACKED for line in lines)
     assert "<svg" in benchmark_rows.report("t", stored)
+
+
+def test_the_readmes_table_of_a_gpu_has_a_line_a_side(measured: list[MeasuredOnDevice], tmp_path: Path) -> None:
+    append(tmp_path, measured, "gpu_")
+    (tmp_path / "gpu_old.jsonl").write_text(json.dumps({**measured[0].row(), "date": "2000-01-01", "batch": 9}) + "\n")
+    assert table.newest(tmp_path) == []
+    rows = table.newest(tmp_path, on_gpu=True)
+    assert [(r["what"], r["batch"]) for r in rows] == [("whole", 2), ("whole", 9), ("columns", 2)]
+    text = table.rendered_on_gpu(rows)
+    assert text.count("\n| ragged |") == 3 + 3 + 1 and "GB/s " in text and "triton 3" in text
+    marks = (table.GPU_BEGIN, table.GPU_END)
+    page = table.placed(f"a\n{marks[0]}\nold\n{marks[1]}\nb\n", text, marks)
+    assert "old" not in page and page.endswith("b\n")
 
 
 def test_the_page_shows_bars_facts_and_checks(measured: list[MeasuredOnDevice]) -> None:
