@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
 import sympy
 
 from colonnade.core.dims import Dim
+from colonnade.core.examples import Feature
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import ColonnadeError, GraphError, listed
 from colonnade.ir.column import POOLINGS, Column, Slot, fields_read
@@ -19,6 +20,7 @@ from colonnade.ops.op import ElementFacts, FilterOp
 
 INTEGERS = ("int32", "int64")
 FLOATS = ("float32", "float64")
+DECODED = ("dense", "padded", "ragged")
 
 
 def check(program: Program) -> None:
@@ -35,6 +37,7 @@ def broken(program: Program) -> Iterator[tuple[str, str]]:
     """Where, and what is wrong there, for every rule the program breaks."""
     yield from _names(program)
     yield from _offsets(program)
+    yield from _decodes(program)
     for buffer in program.buffers:
         yield from _buffer(buffer, program)
     yield from _Columns(program).broken()
@@ -51,6 +54,7 @@ def _names(program: Program) -> Iterator[tuple[str, str]]:
     ]
     spaces = {
         "value": values,
+        "key": [d.name for d in program.decodes],
         "table": [t.name for t in program.tables],
         "column": [c.name for c in program.columns],
         "output": [o.name for o in program.outputs],
@@ -77,6 +81,38 @@ def _offsets(program: Program) -> Iterator[tuple[str, str]]:
             yield where, f"the offsets {item.offsets!r} are {got}, not int32 or int64 [B + 1]"
         elif item.shape == (batch_dim(item, inputs),):
             yield where, f"the elements have the batch dim {item.shape[0]}, not a dim of their own"
+
+
+def _decodes(program: Program) -> Iterator[tuple[str, str]]:
+    """What is decoded is an input of the feature's dtype and shape, once."""
+    inputs = {i.name: i for i in program.inputs}
+    made = Counter(name for d in program.decodes for _, name in d.features if name is not None)
+    for decode in program.decodes:
+        if not isinstance(decode.rows, sympy.Symbol):
+            yield f"decode {decode.name!r}", f"it has {decode.rows} rows, not a symbol"
+        for feature, name in decode.features:
+            where = f"feature {feature.key!r} of {decode.name!r}"
+            item = inputs.get(name or "")
+            if feature.kind not in DECODED:
+                yield where, f"it is {feature.kind}: a program has {', '.join(DECODED)}"
+            elif name is not None and item is None:
+                yield where, f"the input {name!r} does not exist"
+            elif item is not None:
+                yield from ((where, what) for what in _decoded(feature, item, decode.rows, inputs))
+    for name, count in made.items():
+        if count > 1:
+            yield f"input {name!r}", f"{count} features become it"
+
+
+def _decoded(feature: Feature, item: Input, rows: Dim, inputs: Mapping[str, Input]) -> Iterator[str]:
+    if item.dtype != feature.dtype:
+        yield f"the input {item.name!r} is {item.dtype}, not {feature.dtype}"
+    if (item.offsets is not None) != (feature.kind == "ragged"):
+        yield f"the input {item.name!r} is {'dense' if item.offsets is None else 'ragged'}, the feature {feature.kind}"
+    elif item.offsets is None and item.shape != (rows, *feature.shape):
+        yield f"the input {item.name!r} is {_shape(item)}, not [{', '.join(map(str, (rows, *feature.shape)))}]"
+    elif item.offsets in inputs and batch_dim(item, inputs) != rows:
+        yield f"the input {item.name!r} has {batch_dim(item, inputs)} rows, not {rows}"
 
 
 def _shape(item: Input) -> str:

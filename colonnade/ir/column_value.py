@@ -12,36 +12,49 @@ from colonnade.errors import GraphError
 from colonnade.ir.column import Column
 from colonnade.ir.evaluate import elements_of
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
-from colonnade.ops.op import GraphOp, Inferred, Value
+from colonnade.ops.op import GraphOp, Inferred, Value, fresh
 
 
 @dataclass(frozen=True)
 class ColumnValue(GraphOp):
-    """`[B, embedding_dim]`: the column's vectors. Operands: the table, then the fields in the order of `fields`."""
+    """`[B, embedding_dim]`: the column's vectors. Operands: the table, then the fields in the order of `fields`.
+
+    ragged: whether the fields are the values of rows that differ in length; an index matrix and its dense shape, which
+    say where each value lies, are then the last operands.
+    """
 
     column: Column
     fields: tuple[str, ...]
+    ragged: bool = False
 
     def infer(self, *args: facts.Facts) -> Inferred:
         """One row for each row of the fields."""
         table, first, *_ = args
         if table.rank != 2 or table.shape is None or first.shape is None:
             raise GraphError("a column needs a matrix and fields of known rank", got=f"{table.shape}, {first.shape}")
-        return Inferred((facts.facts(table.dtype, (first.shape[0], table.shape[1])),))
+        rows = first.shape[0]
+        if self.ragged:
+            rows = args[-1].values[0] if args[-1].values else fresh(0)
+        return Inferred((facts.facts(table.dtype, (rows, table.shape[1])),))
 
     def reference(self, *args: Value) -> Value:
         """Elements, filters, lookup, pooling: one after the other."""
         table, *values = args
-        return evaluate(self.column, table, dict(zip(self.fields, values, strict=True)))
+        lengths = None
+        if self.ragged:
+            *values, indices, shape = values
+            lengths = torch.bincount(torch.as_tensor(indices)[:, 0], minlength=int(shape[0]))
+        return evaluate(self.column, table, dict(zip(self.fields, values, strict=True)), lengths)
 
 
-def evaluate(column: Column, table: Value, fields: Mapping[str, Value]) -> Value:
+def evaluate(column: Column, table: Value, fields: Mapping[str, Value], lengths: torch.Tensor | None = None) -> Value:
     """The column's `[B, embedding_dim]` vectors, by the ops' references.
 
-    Shapes: each field `[B, ...]`; its elements are taken row-major.
+    lengths: elements of each row, `[B]`, where the fields are ragged.
+    Shapes: each dense field `[B, ...]`; its elements are taken row-major.
     """
-    num_rows = len(next(iter(fields.values())))
-    found = elements_of(column, {name: value.reshape(-1) for name, value in fields.items()}, num_rows)
+    num_rows = len(next(iter(fields.values()))) if lengths is None else len(lengths)
+    found = elements_of(column, {name: value.reshape(-1) for name, value in fields.items()}, num_rows, lengths)
     bag = EmbeddingBag(column.pooling, column.default_row)  # type: ignore[arg-type]
     pooled: Value = bag.reference(table, found.ids, found.rows, torch.tensor(num_rows))
     return pooled

@@ -15,6 +15,7 @@ import torch
 from colonnade.core import dims, quantize
 from colonnade.core.consts import Const
 from colonnade.core.dims import Dim
+from colonnade.core.examples import Feature
 from colonnade.ir.column import Column
 from colonnade.ir.table import Table
 
@@ -38,6 +39,20 @@ class Input:
 def batch_dim(item: Input, inputs: Mapping[str, Input]) -> Dim:
     """The number of batch rows of a field: its first dim; one less than its offsets' where it is ragged."""
     return item.shape[0] if item.offsets is None else dims.sub(inputs[item.offsets].shape[0], 1)
+
+
+@dataclass(frozen=True)
+class Decode:
+    """A key of a request that holds serialized `tf.train.Example`s, `string[rows]`, and what is read of them.
+
+    features: each with the input that it becomes: dense, or ragged with its offsets; None where it is only checked.
+    Facts: those inputs, and their offsets, are no keys of a request.
+    """
+
+    name: str
+    rows: Dim
+    features: tuple[tuple[Feature, str | None], ...]
+    tensor: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -78,12 +93,14 @@ class Output:
     """A named result of the program: a value of the dense rest, an input or a buffer (or a slice of one).
 
     slice: (offset, width) of a buffer's last dim, where a column is fetched directly.   shape: symbolic.
+    decimal: whether integers are given as strings, in decimal.
     """
 
     name: str
     value: Ref
     dtype: str
     shape: tuple[Dim, ...]
+    decimal: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,6 +115,18 @@ class Program:
     outputs: tuple[Output, ...]
     params: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     """name, dtype, shape of each parameter that the dense rest reads."""
+    decodes: tuple[Decode, ...] = ()
+
+    @property
+    def signature(self) -> tuple[Input, ...]:
+        """The keys of a request: the inputs, with serialized Examples in the place of those made of them."""
+        inputs = {i.name: i for i in self.inputs}
+        made = {name for d in self.decodes for _, name in d.features if name is not None}
+        made |= {offsets for name in made if (offsets := inputs[name].offsets) is not None}
+        kept = [i for i in self.inputs if i.name not in made]
+        names = {i.name for i in kept}
+        keys = [Input(d.name, "string", (d.rows,), d.tensor) for d in self.decodes if d.name not in names]
+        return (*keys, *kept)
 
     def table(self, name: str) -> Table:
         """The table of that name."""

@@ -5,6 +5,8 @@
     input tags: string[N] offsets tags_offsets
     input tags_offsets: int64[{B + 1}]
     table t0: float32[10000, 16]  # from city/embedding_weights
+    decode rows: string[B]  # from rows:0
+    feature age of rows: int64 padded[1] default int64[](0) -> age
     buffer b0: float32[B, 16]
     column city = mod[divisor=10000](hash_bytes[function=farm](%city)) -> table t0 pool mean -> b0[0:16]
     %h = aten.relu.default(%b0)
@@ -16,29 +18,34 @@ that are not `[A-Za-z0-9_./-]+` stand in double quotes; `#` starts a comment; so
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from colonnade.core.consts import Const
 from colonnade.core.dims import Dim
+from colonnade.core.examples import Feature
 from colonnade.core.expr import Apply, Expr, Field, walk
 from colonnade.errors import TextError
 from colonnade.ir import text_lexer, text_values
 from colonnade.ir.column import Column, Slot
-from colonnade.ir.program import Buffer, Input, Instruction, Output, Program
+from colonnade.ir.program import Buffer, Decode, Input, Instruction, Output, Program
 from colonnade.ir.table import Table
 from colonnade.ir.text_lexer import Failure, name
 from colonnade.ir.text_parser import Line, Param, near
 
 VERSION = 1
 HEADER = "colonnade program"
-KINDS = ("input", "table", "param", "buffer", "column", "output")
+KINDS = ("input", "decode", "feature", "table", "param", "buffer", "column", "output")
 
 
 def print_program(program: Program) -> str:
     """The program's text. Errors: TextError where a value of the dense rest or an attribute has no text form."""
     lines = [f"{HEADER} {VERSION}"]
     lines.extend(map(_input, program.inputs))
+    for item in program.decodes:
+        lines.append(_decode(item))
+        lines.extend(_feature(item, feature, made) for feature, made in item.features)
     lines.extend(map(_table, program.tables))
     lines.extend(map(_param, program.params))
     lines.extend(map(_buffer, program.buffers))
@@ -74,7 +81,17 @@ def parse_program(text: str, consts: Mapping[str, Const]) -> Program:
         dense=tuple(found["dense"]),
         outputs=tuple(found["output"]),
         params=tuple(found["param"]),
+        decodes=_with_features(found["decode"], found["feature"]),
     )
+
+
+def _with_features(
+    decodes: Sequence[Decode], features: Sequence[tuple[str, Feature, str | None]]
+) -> tuple[Decode, ...]:
+    strays = sorted({of for of, _, _ in features} - {d.name for d in decodes})
+    if strays:
+        raise TextError("features of what is not decoded", got=", ".join(strays), want="a line `decode NAME: ...`")
+    return tuple(replace(d, features=tuple((f, made) for of, f, made in features if of == d.name)) for d in decodes)
 
 
 def consts_of(program: Program) -> dict[str, Const]:
@@ -158,6 +175,8 @@ def _values(program: Program) -> Iterator[Any]:
             for node in walk(expr):
                 if isinstance(node, Apply):
                     yield from _leaves(v for _, v in node.op.attributes())
+    for item in program.decodes:
+        yield from (feature.default for feature, _ in item.features)
     for line in program.dense:
         yield from _leaves((line.args, *(v for _, v in line.kwargs)))
 
@@ -178,6 +197,19 @@ def _op(op: Any) -> str:
 def _input(item: Input) -> str:
     offsets = "" if item.offsets is None else f" offsets {name(item.offsets)}"
     return f"input {name(item.name)}: {name(item.dtype)}{_shape(item.shape)}{offsets}{_from(item.tensor)}"
+
+
+def _decode(item: Decode) -> str:
+    return f"decode {name(item.name)}: string{_shape((item.rows,))}{_from(item.tensor)}"
+
+
+def _feature(item: Decode, feature: Feature, made: str | None) -> str:
+    parts = [f"feature {name(feature.key)} of {name(item.name)}: {feature.dtype} {feature.kind}{_shape(feature.shape)}"]
+    if feature.default is not None:
+        parts.append("default " + text_values.value(feature.default))
+    if made is not None:
+        parts.append("-> " + name(made))
+    return " ".join(parts)
 
 
 def _table(item: Table) -> str:
@@ -203,7 +235,9 @@ def _instruction(item: Instruction) -> str:
 
 
 def _output(item: Output) -> str:
-    return f"output {name(item.name)}: {name(item.dtype)}{_shape(item.shape)} = %{name(item.value.name)}"
+    value = f"%{name(item.value.name)}"
+    shown = f"decimal({value})" if item.decimal else value
+    return f"output {name(item.name)}: {name(item.dtype)}{_shape(item.shape)} = {shown}"
 
 
 def _shape(items: tuple[Dim, ...]) -> str:

@@ -12,11 +12,12 @@ from colonnade import ops
 from colonnade.core import dims
 from colonnade.core.consts import Const
 from colonnade.core.dims import Dim
+from colonnade.core.examples import KINDS, Feature
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import ColonnadeError
 from colonnade.ir import text_lexer, text_values
 from colonnade.ir.column import POOLINGS, Column, Slot
-from colonnade.ir.program import Buffer, Input, Instruction, Output, Ref
+from colonnade.ir.program import Buffer, Decode, Input, Instruction, Output, Ref
 from colonnade.ir.table import Table
 from colonnade.ir.text_lexer import Failure, Token
 
@@ -260,6 +261,30 @@ class Line:
         offsets = self.name("the name of the input that holds the offsets") if self.skip("offsets") else None
         return Input(name, dtype, shape, tensor=self.source, offsets=offsets)
 
+    def decode(self) -> Decode:
+        """`decode NAME: string[B]`, which lines of features follow."""
+        name, _ = self._typed("the key of serialized Examples")
+        at = self.peek().at
+        shape = self.shape()
+        if len(shape) != 1:
+            raise Failure(at, "[batch symbol]")
+        return Decode(name, shape[0], (), tensor=self.source)
+
+    def feature(self) -> tuple[str, Feature, str | None]:
+        """`feature KEY of NAME: DTYPE KIND[SHAPE] [default CONST] [-> INPUT]`."""
+        key = self.name("the key of a feature")
+        self.want("of")
+        of, dtype = self._typed("the key of serialized Examples")
+        token = self.peek()
+        kind = self.name("a kind of feature")
+        if kind not in KINDS:
+            raise Failure(token.at, "a kind of feature: " + ", ".join(KINDS), near(kind, KINDS))
+        shape = self.fixed_shape("a feature's shape, of integers")
+        default = self.value() if self.skip("default") else None
+        made = self.name("the input that it becomes") if self.skip("->") else None
+        attributes = {"key": key, "dtype": dtype, "kind": kind, "shape": shape, "default": default}
+        return of, _checked(Feature, attributes, token, "a feature"), made
+
     def table(self) -> Table:
         """`table NAME: DTYPE[ROWS, DIM]`."""
         name, dtype = self._typed("a table's name")
@@ -365,7 +390,12 @@ class Line:
         name, dtype = self._typed("an output's name")
         size = self.shape()
         self.want("=")
-        return Output(name, self.ref(), dtype, size)
+        if not self.skip("decimal"):
+            return Output(name, self.ref(), dtype, size)
+        self.want("(")
+        value = self.ref()
+        self.want(")")
+        return Output(name, value, dtype, size, decimal=True)
 
 
 def is_mark(token: Token, text: str) -> bool:
@@ -388,10 +418,14 @@ def _instance(cls: type[Any], attributes: dict[str, Any], token: Token) -> Any:
     missing = [n for n in required if n not in attributes]
     if missing:
         raise Failure(token.at, f"{cls.name} with the attributes {', '.join(missing)}")
+    return _checked(cls, attributes, token, cls.name)
+
+
+def _checked(cls: type[Any], attributes: dict[str, Any], token: Token, what: str) -> Any:
     try:
         return cls(**attributes)
     except ColonnadeError as e:
-        raise Failure(token.at, f"attributes that {cls.name} takes", e.message) from e
+        raise Failure(token.at, f"attributes that {what} takes", e.message) from e
 
 
 def _element(word: str, dtype: str, at: int) -> Any:

@@ -16,7 +16,7 @@ from colonnade.core.dims import Dim
 from colonnade.core.expr import Apply, walk
 from colonnade.core.facts import Facts
 from colonnade.errors import UnsupportedOps, listed
-from colonnade.ir.column import Column, Slot
+from colonnade.ir.column import Column, Slot, fields_read
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.graph import Graph, Node, args_of, facts_of, item_of, op_of, source_of
 from colonnade.ir.program import (
@@ -34,12 +34,26 @@ from colonnade.ir.program import (
     transposed,
 )
 from colonnade.ir.table import Table
+from colonnade.ops.graph.as_string import AsString
+from colonnade.ops.graph.broadcast_to import BroadcastTo
 from colonnade.ops.graph.concat import Concat
 from colonnade.ops.graph.constant import Constant
+from colonnade.ops.graph.expand_dims import ExpandDims
+from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.placeholder import Placeholder
+from colonnade.ops.graph.reshape import Reshape
+from colonnade.ops.graph.slice import Slice
+from colonnade.ops.graph.squeeze import Squeeze
+from colonnade.ops.graph.strided_slice import StridedSlice
+from colonnade.ops.graph.tile import Tile
+from colonnade.ops.graph.transpose import Transpose
 from colonnade.ops.graph.variable import Variable
-from colonnade.ops.op import Operand
+from colonnade.ops.op import GraphOp, Operand
+from colonnade.passes.decode_inputs import decoded_inputs, decodes_of, inputs_of
 from colonnade.passes.fuse_dense import fuse
+
+MOVING = (BroadcastTo, ExpandDims, Reshape, Slice, Squeeze, StridedSlice, Tile, Transpose)
+"""Ops that move elements and look at none."""
 
 
 def assemble(graph: Graph, reasons: dict[str, str] | None = None) -> tuple[Program, Weights]:
@@ -70,7 +84,10 @@ class _Assembler:
     def __init__(self, graph: Graph, reasons: dict[str, str]) -> None:
         self.graph = graph
         self.reasons = reasons
-        self.names = _Names({*graph.inputs, *graph.store})
+        self.decoded = list(decoded_inputs(graph))
+        self.inputs = {*graph.inputs, *(name for d in self.decoded for name in (d.name, d.offsets) if name)}
+        self.names = _Names({*self.inputs, *graph.store})
+        self.decimals: set[Node] = set()
         self.values: dict[Node, Ref] = {}
         self.slots: dict[Node, list[Slot]] = {}
         self.buffers: list[Buffer] = []
@@ -82,6 +99,8 @@ class _Assembler:
         """Slots first, then every other node in order."""
         for key, node in self.graph.inputs.items():
             self.values[node] = Ref(key)
+        for found in self.decoded:
+            self.values.update((node, Ref(name)) for node, name in found.values)
         packed = [n for n in self.graph.nodes() if isinstance(n.target, Concat) and self._pack(n)]
         self._own_buffers()
         self._checks()
@@ -138,7 +157,7 @@ class _Assembler:
     # -- the dense rest ----------------------------------------------------------------------------------------------
     def _node(self, node: Node, packed: bool) -> None:
         op = op_of(node)
-        if isinstance(op, Placeholder):
+        if isinstance(op, Placeholder) or (node in self.values and isinstance(item_of(node)[0].target, ParseExample)):
             return
         if packed:
             self._place_others(node)
@@ -183,7 +202,7 @@ class _Assembler:
         else:
             assert isinstance(op, Variable)
             # Taken from the store only if the dense rest reads it.
-            self.values[node] = Ref(plain(op.key) if op.key in self.graph.inputs else op.key)
+            self.values[node] = Ref(plain(op.key) if op.key in self.inputs else op.key)
 
     def _store(self, name: str, value: torch.Tensor) -> Ref:
         self.params[name] = value
@@ -196,6 +215,8 @@ class _Assembler:
             name = op_of(base).name if op_of(base) is not None else str(base)  # type: ignore[union-attr]
             self.unsupported[node] = name
             return
+        if self._decimal(node, op):
+            return
         operands = [Operand(self.values.get(a), facts_of(a)) for a in args_of(node)]
         lowered = op.lower(*operands)
         if lowered is None or _from_data((lowered.args, lowered.kwargs)):
@@ -207,6 +228,20 @@ class _Assembler:
             self.unsupported[node] = ""
             return
         self._emit(node, lowered.op, lowered.args, lowered.kwargs)
+
+    def _decimal(self, node: Node, op: GraphOp) -> bool:
+        """Integers as strings stay integers up to the outputs, which are given in decimal; true where that is all."""
+        args = args_of(node)
+        if isinstance(op, AsString) and facts_of(args[0]).dtype in ("int32", "int64") and args[0] in self.values:
+            self.decimals.add(node)
+            self.values[node] = self.values[args[0]]
+            return True
+        if not self.decimals.isdisjoint(args):
+            if not isinstance(op, MOVING) or args[0] not in self.decimals:
+                self.unsupported[node] = f"{op.name} of strings"
+                return True
+            self.decimals.add(node)
+        return False
 
     def _emit(self, node: Node, op: str, args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...] = ()) -> None:
         name = self.names.take(node.name)
@@ -235,7 +270,9 @@ class _Assembler:
         )
 
     def _program(self) -> tuple[Program, Weights]:
-        outputs = tuple(_output(key, node, self.values[node]) for key, node in self.graph.outputs.items())
+        outputs = tuple(
+            _output(key, node, self.values[node], node in self.decimals) for key, node in self.graph.outputs.items()
+        )
         names = [o.value.name for o in outputs]
         shapes = {k: tuple(v.shape) for k, v in self.params.items()}
         stored = {self.values[n].name: n.target for n in self.graph.nodes() if isinstance(n.target, Variable)}
@@ -250,14 +287,20 @@ class _Assembler:
                 value = param_value(name, self.graph.store) if name in read else None
                 if value is not None:
                     params[name] = value
+        assembled = tuple(_column(n, tuple(self.slots[n])) for n in columns)
+        used = read | {name for column in assembled for name in fields_read(column)}
+        decoded = {d.key for d in self.decoded}
+        given = [_input(k, node) for k, node in self.graph.inputs.items() if k in used or k not in decoded]
+        made = list(inputs_of(self.decoded, used))
         program = Program(
-            inputs=tuple(_input(key, node) for key, node in self.graph.inputs.items()),
+            inputs=(*given, *made),
             tables=tuple(t for t in tables.values()),
-            columns=tuple(_column(n, tuple(self.slots[n])) for n in columns),
+            columns=assembled,
             buffers=tuple(self.buffers),
             dense=tuple(alive),
             outputs=outputs,
             params=tuple((k, str(v.dtype).removeprefix("torch."), tuple(v.shape)) for k, v in params.items()),
+            decodes=decodes_of(self.decoded, {i.name for i in made}),
         )
         rows = {t.name: self.graph.store[t.source] for t in tables.values()}
         return name_batch(program), Weights(rows, params, _consts(program.columns))
@@ -314,9 +357,9 @@ def _input(key: str, node: Node) -> Input:
     return Input(key, known.dtype, known.shape or (), tensor=source_of(node))
 
 
-def _output(key: str, node: Node, value: Ref) -> Output:
+def _output(key: str, node: Node, value: Ref, decimal: bool) -> Output:
     known = facts_of(node)
-    return Output(key, value, known.dtype, known.shape or ())
+    return Output(key, value, known.dtype, known.shape or (), decimal)
 
 
 def _column(node: Node, slots: tuple[Slot, ...]) -> Column:
@@ -354,6 +397,7 @@ def name_batch(program: Program) -> Program:
     return replace(
         program,
         inputs=tuple(replace(i, shape=shaped(i.shape)) for i in program.inputs),
+        decodes=tuple(replace(d, rows=dims.substitute(d.rows, mapping)) for d in program.decodes),
         buffers=tuple(replace(b, rows=dims.substitute(b.rows, mapping)) for b in program.buffers),
         dense=tuple(replace(i, args=arg(i.args), kwargs=arg(i.kwargs)) for i in program.dense),
         outputs=tuple(replace(o, shape=shaped(o.shape)) for o in program.outputs),

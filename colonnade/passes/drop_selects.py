@@ -5,6 +5,7 @@ from __future__ import annotations
 from colonnade.ir.graph import Node, args_of, facts_of
 from colonnade.ops.graph.select import Select
 from colonnade.passes.base import Editor, Reject, Rewrite, Rewritten
+from colonnade.passes.splat import splat
 
 
 class DropSelects(Rewrite):
@@ -16,12 +17,13 @@ class DropSelects(Rewrite):
     roots = (Select,)
 
     def rewrite(self, node: Node, editor: Editor) -> Rewritten | Reject | None:
-        """Look at the condition's range."""
+        """Look at the condition's range, and at the constants that it is made of."""
         cond, a, b = args_of(node)
         known = facts_of(cond)
-        if known.hi == 0:
+        value = splat(cond)
+        if known.hi == 0 or (value is not None and not value):
             kept, proof = b, "the condition is proven all false"
-        elif known.lo == 1:
+        elif known.lo == 1 or value is not None:
             kept, proof = a, "the condition is proven all true"
         else:
             return None

@@ -10,14 +10,16 @@ from colonnade.core.expr import Expr
 from colonnade.core.facts import Facts
 from colonnade.ir.column import Column, fields_read
 from colonnade.ir.column_value import ColumnValue
+from colonnade.ir.decoded import decoded_names
 from colonnade.ir.graph import Node, args_of, facts_of, op_of, source_of
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
 from colonnade.ops.graph.gather import Gather
+from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.variable import Variable
 from colonnade.ops.op import ElementFacts
 from colonnade.passes.base import Editor, Pass, Reject
 from colonnade.passes.element_facts import element_facts, keeps_all
-from colonnade.passes.elements import Dense, Elements, Kept, Reader, Tokens
+from colonnade.passes.elements import Dense, Elements, Kept, Lists, Reader, Tokens
 
 
 class ExtractColumns(Pass):
@@ -31,8 +33,10 @@ class ExtractColumns(Pass):
 
     def run(self, editor: Editor) -> int:
         """Try every lookup."""
-        reader = Reader()
+        decoded = decoded_names(editor.graph)
+        reader = Reader(decoded)
         dtypes = {key: facts_of(i).dtype for key, i in editor.graph.inputs.items()}
+        dtypes |= {name: feature.dtype for (_, feature), name in decoded.items()}
         names: dict[str, int] = {}
         changed = 0
         for node in list(editor.graph.nodes()):
@@ -44,14 +48,27 @@ class ExtractColumns(Pass):
                 editor.record(node, False, column.reason)
                 continue
             column = replace(column, name=_unique(column, names))
-            fields = fields_read(column)
-            value = editor.at(node).add(
-                ColumnValue(column, fields), table, *(editor.graph.inputs[name] for name in fields)
-            )
+            value = _value(editor.at(node), column, table, reader, args_of(node)[1])
             editor.record(node, True, f"column {column.name}: ids and rows are proven to be of the same elements")
             editor.graph.replace(node, value)
             changed += 1
         return changed
+
+
+def _value(editor: Editor, column: Column, table: Node, reader: Reader, ids: Node) -> Node:
+    """The column as a node; where its fields are ragged, their index matrix and its shape say where each value lies."""
+    fields = fields_read(column)
+    read = reader.elements(ids)
+    assert isinstance(read, Elements)
+    root = _root(read)
+    places: list[Node] = []
+    if isinstance(root, Lists):
+        op = op_of(root.parse)
+        assert isinstance(op, ParseExample)
+        outputs = {op.place(k): k for k in range(op.num_outputs)}
+        places = [editor.item(root.parse, outputs[root.feature, what]) for what in ("indices", "shape")]
+    nodes = [reader.fields[name] for name in fields]
+    return editor.add(ColumnValue(column, fields, ragged=bool(places)), table, *nodes, *places)
 
 
 def _looked_up(node: Node) -> Node | None:
@@ -121,10 +138,14 @@ def _single(node: Node, read: Elements) -> str | None:
 
 
 def _batch(read: Elements) -> Dim:
+    return _root(read).rows
+
+
+def _root(read: Elements) -> Dense | Lists:
     domain = read.domain
-    while not isinstance(domain, Dense):
+    while not isinstance(domain, Dense | Lists):
         domain = domain.parent
-    return domain.rows
+    return domain
 
 
 def _filters(read: Elements) -> tuple[Expr, ...]:

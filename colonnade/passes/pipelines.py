@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from colonnade.passes.base import Pass
+from colonnade.passes.bucket_bounds import BucketBounds
 from colonnade.passes.drop_empty_selects import DropEmptySelects
 from colonnade.passes.drop_filling import DropFilling
 from colonnade.passes.drop_guards import DropGuards
@@ -15,12 +16,15 @@ from colonnade.passes.fold_shapes import FoldShapes
 from colonnade.passes.hash_decimals import HashDecimals
 from colonnade.passes.merge_empty_rows import MergeEmptyRows
 from colonnade.passes.merge_unique import MergeUnique
+from colonnade.passes.pad_examples import PadExamples
 from colonnade.passes.pool_single_rows import PoolSingleRows
 
 COLUMNS: tuple[Pass, ...] = (
     DropIdentities(),  # first: most nodes of a shape computation die here, every later pass is cheaper
     DropSparseReshapes(),  # before guards: the guard's operands become the producer's own indices
     DropGuards(),  # before filling: only unguarded indices can be proven to be every row
+    PadExamples(),  # before extraction, which reads dense features; shapes are content since the first pass
+    BucketBounds(),  # any time before extraction: a search has no column op, a bucket has one
     HashDecimals(),  # any time before extraction: a text has no column op, its hash has one
     DropFilling(),  # after guards; dense one-per-row columns lose their filling here
     DropSelects(),  # after filling: its indicator is then all false

@@ -1,0 +1,70 @@
+"""The one value that every element of a tensor is proven to have, computed from constants alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from colonnade.ir.graph import Node, args_of, op_of
+from colonnade.ops.graph._values import array, tensor
+from colonnade.ops.graph.add import Add
+from colonnade.ops.graph.broadcast_to import BroadcastTo
+from colonnade.ops.graph.cast import Cast
+from colonnade.ops.graph.compare import Compare
+from colonnade.ops.graph.constant import Constant
+from colonnade.ops.graph.expand_dims import ExpandDims
+from colonnade.ops.graph.fill import Fill
+from colonnade.ops.graph.logical_and import LogicalAnd
+from colonnade.ops.graph.logical_not import LogicalNot
+from colonnade.ops.graph.logical_or import LogicalOr
+from colonnade.ops.graph.mul import Mul
+from colonnade.ops.graph.ones_like import OnesLike
+from colonnade.ops.graph.reshape import Reshape
+from colonnade.ops.graph.sqrt import Sqrt
+from colonnade.ops.graph.squeeze import Squeeze
+from colonnade.ops.graph.sub import Sub
+from colonnade.ops.graph.tile import Tile
+from colonnade.ops.graph.zeros_like import ZerosLike
+
+MOVING = (BroadcastTo, ExpandDims, Reshape, Squeeze, Tile)
+EXACT = (Add, Cast, Compare, LogicalAnd, LogicalNot, LogicalOr, Mul, Sqrt, Sub)
+"""Ops on elements whose results every machine rounds alike."""
+
+
+def splat(node: Node) -> np.ndarray[Any, Any] | None:
+    """The value as an array of rank 0; None where it is not known, or is a denormal float on the way."""
+    op = op_of(node)
+    if isinstance(op, Constant):
+        return _common(op.value.array)
+    if isinstance(op, ZerosLike | OnesLike):
+        return _like(node, int(isinstance(op, OnesLike)))
+    if isinstance(op, Fill):
+        return splat(args_of(node)[1])
+    if isinstance(op, MOVING):
+        return splat(args_of(node)[0])
+    if not isinstance(op, EXACT):
+        return None
+    values = [splat(arg) for arg in args_of(node)]
+    if any(v is None for v in values):
+        return None
+    with np.errstate(all="ignore"):
+        return _plain(array(op.reference(*(tensor(v) for v in values))))
+
+
+def _like(node: Node, value: int) -> np.ndarray[Any, Any] | None:
+    known = node.meta["facts"]
+    return None if known.dtype == "string" else np.array(value, known.dtype)
+
+
+def _common(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    flat = values.reshape(-1)
+    if flat.dtype == object or flat.size == 0 or flat.tobytes() != np.repeat(flat[:1], flat.size).tobytes():
+        return None
+    return _plain(flat[0].reshape(()))
+
+
+def _plain(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """TensorFlow's kernels may flush denormals."""
+    denormal = value.dtype.kind == "f" and 0 < abs(value) < np.finfo(value.dtype).tiny
+    return None if denormal else value
