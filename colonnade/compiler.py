@@ -31,10 +31,10 @@ from colonnade.passes.pipelines import COLUMNS
 Progress = Callable[[str], None]
 Observer = Callable[[str, Graph], None]
 
-DEFAULT_TARGET = "cpu"
+DEFAULT_TARGET, GPU = "cpu", "gpu"
 
 
-def _gpu() -> Backend:
+def _gpu(table_budget: int | None = None) -> Backend:
     """Triton need not be installed where no program is compiled for a GPU."""
     try:
         from colonnade.backends.gpu.backend import GpuBackend
@@ -42,17 +42,25 @@ def _gpu() -> Backend:
         raise OptionError(
             "the target 'gpu' cannot be used here", got=f"no {error.name}", help="pip install 'colonnade[gpu]'"
         ) from error
-    return GpuBackend()
+    return GpuBackend(table_budget=table_budget)
 
 
-TARGETS: Mapping[str, Callable[[], Backend]] = {"cpu": CpuBackend, "gpu": _gpu, "reference": ReferenceBackend}
+TARGETS: Mapping[str, Callable[[], Backend]] = {"cpu": CpuBackend, GPU: _gpu, "reference": ReferenceBackend}
 
 
-def backend(target: str) -> Backend:
-    """The backend of that name. Errors: OptionError that names those there are."""
+def backend(target: str, *, gpu_table_budget: int | None = None) -> Backend:
+    """The backend of that name. Errors: OptionError that names those there are; for a budget that it does not take."""
     if target not in TARGETS:
         raise OptionError("no such target", got=repr(target), want=", ".join(TARGETS))
-    return TARGETS[target]()
+    if gpu_table_budget is None:
+        return TARGETS[target]()
+    if target != GPU:
+        raise OptionError(
+            "only the target 'gpu' has a budget for tables",
+            got=f"{gpu_table_budget:,} bytes for the target {target!r}",
+            help="leave the budget out, or name the target 'gpu'",
+        )
+    return _gpu(gpu_table_budget)
 
 
 def compile(
@@ -66,6 +74,7 @@ def compile(
     id_policy: str = "error",
     threads: int | None = None,
     table_dtype: Wanted = None,
+    gpu_table_budget: int | None = None,
     observe: Observer | None = None,
     progress: Progress | None = None,
 ) -> Executable:
@@ -73,10 +82,12 @@ def compile(
 
     table_dtype: float16, bfloat16 or int8-rowwise: how tables are stored, instead of float32; or a type by each
     table's name (`*`: all others).
+    gpu_table_budget: bytes of tables that the target `gpu` may hold on the device; the others stay in host memory,
+    where the host pools them. None: it holds all.
     observe(pass name, graph): called after each pass.   progress(what): called as each part begins.
     Errors: ImportFailure, UnsupportedOps, GraphError, OptionError.
     """
-    chosen = backend(target)
+    chosen = backend(target, gpu_table_budget=gpu_table_budget)
     if isinstance(model, Program):
         if weights is None:
             raise OptionError("a program needs its weights", help="colonnade.compile(program, weights=...)")
@@ -116,13 +127,15 @@ def load(
     check: str = "fast",
     id_policy: str = "error",
     threads: int | None = None,
+    gpu_table_budget: int | None = None,
 ) -> Executable:
     """Load an artifact for a target (default: cpu); tables are memory-mapped and shared between processes.
 
     check: `fast` checks versions, sizes, and every hash but the tables'; `full` those too.
+    gpu_table_budget: as in `compile`.
     Errors: ArtifactError that lists every damaged file; OptionError.
     """
-    chosen = backend(target or DEFAULT_TARGET)
+    chosen = backend(target or DEFAULT_TARGET, gpu_table_budget=gpu_table_budget)
     loaded = artifact.load(directory, check=check)
     if loaded.compiled_dir is not None:
         chosen.import_compiled(loaded.compiled_dir)

@@ -13,6 +13,7 @@ from colonnade import compiler
 from colonnade.cli.common import (
     MISMATCH,
     Debug,
+    GpuTableBudget,
     Json,
     Progress,
     Seed,
@@ -21,6 +22,7 @@ from colonnade.cli.common import (
     Tags,
     console,
     names,
+    num_bytes,
     numbers,
     print_json,
     table,
@@ -54,6 +56,7 @@ def bench(
     ),
     name: Annotated[str | None, typer.Option("--name", help="The case's name in the results.")] = None,
     target: Annotated[str | None, typer.Option("--target", help="Run it by this backend.")] = None,
+    gpu_table_budget: GpuTableBudget = None,
     png: Annotated[
         Path | None, typer.Option("--png", help="Draw the bars to this file (needs colonnade[report]).")
     ] = None,
@@ -72,7 +75,8 @@ def bench(
         if min(batches) < 1:
             raise OptionError("a batch of no rows has no time worth a number", got=batch, want="at least 1")
         case = name or path.resolve().name
-        asked = _Asked(path, case, against, signature, names(tags), threads, out_dir, png)
+        budget = num_bytes(gpu_table_budget)
+        asked = _Asked(path, case, against, signature, names(tags), threads, out_dir, png, budget)
         run = _on_gpu if target == GPU else _on_host
         found = run(asked, target, batches, runs, seed, say)
     if json_:
@@ -96,10 +100,18 @@ class _Asked:
     threads: int
     out_dir: Path
     png: Path | None
+    gpu_table_budget: int | None
 
-    def opened(self, say: Progress, target: str | None) -> Executable:
+    def opened(self, say: Progress, target: str | None, gpu_table_budget: int | None = None) -> Executable:
         """The executable."""
-        return open_executable(self.path, say, target=target, signature=self.signature, threads=self.threads)
+        return open_executable(
+            self.path,
+            say,
+            target=target,
+            signature=self.signature,
+            threads=self.threads,
+            gpu_table_budget=gpu_table_budget,
+        )
 
     def oracles(self, say: Progress, executable: Executable) -> tuple[TensorFlowSide | None, TensorFlowSide | None]:
         """TensorFlow to time, and to check against."""
@@ -133,7 +145,7 @@ class _Found:
 
 
 def _on_host(asked: _Asked, target: str | None, batches: Sequence[int], runs: int, seed: int, say: Progress) -> _Found:
-    executable = asked.opened(say, target)
+    executable = asked.opened(say, target, asked.gpu_table_budget)
     backend = compiler.backend(executable.report().backend)
     oracle, checker = asked.oracles(say, executable)
     checked = None
@@ -154,7 +166,9 @@ def _on_host(asked: _Asked, target: str | None, batches: Sequence[int], runs: in
 
 
 def _on_gpu(asked: _Asked, target: str | None, batches: Sequence[int], runs: int, seed: int, say: Progress) -> _Found:
-    backend = compiler.backend(GPU)  # before anything: it says what is missing for it
+    backend = compiler.backend(
+        GPU, gpu_table_budget=asked.gpu_table_budget
+    )  # before anything: it says what is missing for it
     from colonnade.testing import bench_gpu, report_gpu
 
     opened = asked.opened(say, "reference")

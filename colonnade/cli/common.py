@@ -6,8 +6,10 @@ import functools
 import json
 import logging
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -22,6 +24,12 @@ from colonnade.errors import ColonnadeError, OptionError
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+UNITS = {"": 1, "b": 1} | {
+    f"{letter}{suffix}": base ** (k + 1)
+    for suffix, base in (("b", 1000), ("ib", 1024))
+    for k, letter in enumerate("kmgt")
+}
+"""Units of sizes, in small letters."""
 ERROR, MISMATCH, INTERRUPTED = 2, 1, 130
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else.")]
@@ -38,8 +46,17 @@ Threads = Annotated[
 IdPolicy = Annotated[
     str, typer.Option("--id-policy", help="Ids outside their table: error, or zero (a vector of zeros).")
 ]
+GpuTableBudget = Annotated[
+    str | None,
+    typer.Option(
+        "--gpu-table-budget",
+        help="Tables that the target gpu may hold on the device (4GiB, 512MiB, bytes); the others stay in host memory.",
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of the generated rows.")]
-Target = Annotated[str, typer.Option("--target", help="What to compile for: cpu, or reference (slow, for comparison).")]
+Target = Annotated[
+    str, typer.Option("--target", help="What to compile for: cpu, gpu, or reference (slow, for comparison).")
+]
 
 
 def verb(function: Function) -> Function:
@@ -162,6 +179,19 @@ def numbers(text: str, what: str) -> tuple[int, ...]:
     if not parts or not all(part.isascii() and part.isdigit() for part in parts):
         raise OptionError(f"{what} are no whole numbers", got=repr(text), want="such as 1,32,256")
     return tuple(dict.fromkeys(map(int, parts)))
+
+
+def num_bytes(text: str | None) -> int | None:
+    """A size such as `4GiB`, `1.5 GB` or `4096`, in bytes; None where it was not given. Errors: OptionError."""
+    if text is None:
+        return None
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)", text.strip(), re.ASCII | re.IGNORECASE)
+    unit = None if found is None else UNITS.get(found[2].lower())
+    if found is None or unit is None:
+        raise OptionError(
+            "a size that is none", got=repr(text), want="such as 4GiB, 512MiB, 1.5GB or a number of bytes"
+        )
+    return int(Decimal(found[1]) * unit)
 
 
 def human_bytes(count: float) -> str:

@@ -12,6 +12,7 @@ from colonnade import compiler
 from colonnade.artifact import Golden, Written
 from colonnade.cli.common import (
     Debug,
+    GpuTableBudget,
     IdPolicy,
     Json,
     Outputs,
@@ -24,6 +25,7 @@ from colonnade.cli.common import (
     console,
     human_bytes,
     names,
+    num_bytes,
     print_json,
     quiet_tensorflow,
     table,
@@ -66,6 +68,7 @@ def compile(
             help="Store tables as float16, bfloat16 or int8-rowwise; TABLE=TYPE for one table. May be repeated.",
         ),
     ] = None,
+    gpu_table_budget: GpuTableBudget = None,
     print_after: Annotated[
         str | None, typer.Option("--print-after", help="Print the graph after this pass, or after `all`.")
     ] = None,
@@ -80,6 +83,9 @@ def compile(
         raise OptionError("nowhere to save to", help="give -o ARTIFACT, or --no-save")
     if like is not None and table_dtype:
         raise OptionError("tables keep the types of --like", got="--table-dtype", help="compile without --like")
+    budget = num_bytes(gpu_table_budget)
+    if like is not None and budget is not None:
+        raise OptionError("nothing is compiled with --like", got="--gpu-table-budget", help="compile without --like")
     with Progress(progress) as say:
         if like is not None:
             _refresh(model, like, out, json_, say)
@@ -93,6 +99,7 @@ def compile(
             id_policy=id_policy,
             threads=threads,
             table_dtype=parse(table_dtype),
+            gpu_table_budget=budget,
             observe=_printer(print_after, json_),
             progress=say,
         )

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from colonnade.cli.common import (
     Debug,
+    GpuTableBudget,
     Json,
     Outputs,
     Progress,
@@ -19,6 +20,7 @@ from colonnade.cli.common import (
     console,
     human_bytes,
     names,
+    num_bytes,
     print_json,
     table,
     verb,
@@ -43,6 +45,7 @@ def explain(
     target: Annotated[
         str | None, typer.Option("--target", help="gpu: what its kernel is, whether or not there is a GPU.")
     ] = None,
+    gpu_table_budget: GpuTableBudget = None,
     signature: Signature = None,
     outputs: Outputs = None,
     tags: Tags = None,
@@ -53,6 +56,9 @@ def explain(
     """Say what became of every node: columns, tables, guards with their proofs, and what stayed."""
     if target not in (None, GPU):
         raise OptionError("there is nothing to explain of this target", got=repr(target), want=GPU)
+    budget = num_bytes(gpu_table_budget)
+    if target is None and budget is not None:
+        raise OptionError("only the target 'gpu' has a budget for tables", help="explain --target gpu")
     with Progress(progress) as say:
         opened = open_program(path, say, signature=signature, outputs=names(outputs), tags=names(tags))
     program, explanation = opened.program, opened.explanation
@@ -61,7 +67,7 @@ def explain(
     else:
         found = details(program, explanation)
     if target is not None:
-        found[GPU] = explain_gpu(program, opened.weights, column)
+        found[GPU] = explain_gpu(program, opened.weights, column, budget)
     text = column_report(found) if column is not None else report(found)
     if html_file is not None:
         write_text(html_file, text)
@@ -76,7 +82,9 @@ def explain(
 Section = tuple[str, tuple[str, ...], list[tuple[Any, ...]], tuple[int, ...]]
 
 
-def explain_gpu(program: Program, weights: Weights, column: str | None) -> dict[str, Any]:
+def explain_gpu(
+    program: Program, weights: Weights, column: str | None, table_budget: int | None = None
+) -> dict[str, Any]:
     """What the gpu backend makes of a program, or of one column. Errors: OptionError where Triton is missing."""
     try:
         from colonnade.testing import explain_gpu as of_gpu
@@ -85,8 +93,8 @@ def explain_gpu(program: Program, weights: Weights, column: str | None) -> dict[
             "the target 'gpu' cannot be explained here", got=f"no {error.name}", help="pip install 'colonnade[gpu]'"
         ) from error
     if column is not None:
-        return of_gpu.column_details(program, weights, column)
-    return of_gpu.details(program, weights)
+        return of_gpu.column_details(program, weights, column, table_budget=table_budget)
+    return of_gpu.details(program, weights, table_budget=table_budget)
 
 
 def sections(found: dict[str, Any]) -> list[Section]:

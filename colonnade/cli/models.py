@@ -31,6 +31,7 @@ def open_executable(
     id_policy: str = "error",
     threads: int | None = None,
     check: str = "fast",
+    gpu_table_budget: int | None = None,
 ) -> Executable:
     """Load an artifact, or compile a SavedModel. Errors: OptionError for options that an artifact has settled."""
     if not is_artifact(path) and path.is_dir() and (path / "saved_model.pb").exists():
@@ -42,6 +43,7 @@ def open_executable(
             tags=tags,
             id_policy=id_policy,
             threads=threads,
+            gpu_table_budget=gpu_table_budget,
             progress=progress,
         )
     settled = [name for name, value in (("--signature", signature), ("--outputs", outputs), ("--tags", tags)) if value]
@@ -53,7 +55,9 @@ def open_executable(
             help="leave these out, or name the SavedModel itself",
         )
     progress(f"load {path}")
-    return compiler.load(path, target, check=check, threads=threads, id_policy=id_policy)
+    return compiler.load(
+        path, target, check=check, threads=threads, id_policy=id_policy, gpu_table_budget=gpu_table_budget
+    )
 
 
 @dataclass(frozen=True)

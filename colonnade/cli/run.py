@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from colonnade.cli.common import (
     Debug,
+    GpuTableBudget,
     IdPolicy,
     Json,
     Progress,
     ShowProgress,
     Threads,
     console,
+    num_bytes,
     print_json,
     table,
     verb,
@@ -45,6 +47,7 @@ def run(
     target: Annotated[str | None, typer.Option("--target", help="Run it by this backend.")] = None,
     id_policy: IdPolicy = "error",
     threads: Threads = None,
+    gpu_table_budget: GpuTableBudget = None,
     json_: Json = False,
     progress: ShowProgress = False,
     debug: Debug = False,
@@ -53,7 +56,9 @@ def run(
     if out is not None and out.suffix != ".npz":
         raise OptionError("outputs are written as .npz", got=str(out))
     with Progress(progress) as say:
-        executable = open_executable(path, say, target=target, id_policy=id_policy, threads=threads)
+        executable = open_executable(
+            path, say, target=target, id_policy=id_policy, threads=threads, gpu_table_budget=num_bytes(gpu_table_budget)
+        )
         request = read_feed(feed, executable.program)
         say("run")
         began = time.perf_counter()

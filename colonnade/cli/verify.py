@@ -12,6 +12,7 @@ from colonnade import compiler
 from colonnade.cli.common import (
     MISMATCH,
     Debug,
+    GpuTableBudget,
     Json,
     Progress,
     Seed,
@@ -21,6 +22,7 @@ from colonnade.cli.common import (
     Threads,
     console,
     names,
+    num_bytes,
     numbers,
     print_json,
     table,
@@ -57,6 +59,7 @@ def verify(
     signature: Signature = None,
     tags: Tags = None,
     threads: Threads = None,
+    gpu_table_budget: GpuTableBudget = None,
     json_: Json = False,
     progress: ShowProgress = False,
     debug: Debug = False,
@@ -64,8 +67,12 @@ def verify(
     """Compare the answers with TensorFlow's, or with recorded golden rows (exit 1 on a mismatch)."""
     with Progress(progress) as say:
         batches = numbers(batch, "batch sizes")
-        executable = open_executable(path, say, target=target, signature=signature, threads=threads, check="full")
-        ours = ColonnadeSide(executable, compiler.backend(executable.report().backend), threads=threads or 1)
+        budget = num_bytes(gpu_table_budget)
+        executable = open_executable(
+            path, say, target=target, signature=signature, threads=threads, check="full", gpu_table_budget=budget
+        )
+        backend = compiler.backend(executable.report().backend, gpu_table_budget=budget)
+        ours = ColonnadeSide(executable, backend, threads=threads or 1)
         if against is None and not is_artifact(path):
             against = path
         if against is None:

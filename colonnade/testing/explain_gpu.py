@@ -13,6 +13,7 @@ import torch
 from colonnade.backends.backend import layouts
 from colonnade.backends.dense import synchronises
 from colonnade.backends.gpu.columns import GpuColumns
+from colonnade.backends.gpu.host_tables import divide
 from colonnade.backends.gpu.occupancy import Occupancy, occupancy
 from colonnade.backends.gpu.padding import Proven, row_independent
 from colonnade.backends.gpu.placement import place
@@ -25,26 +26,31 @@ BATCHES = (1, 32, 256, 2048)
 INTERPRETED = "made by the interpreted backend, which needs no device: nothing was uploaded, nothing was launched"
 
 
-def details(program: Program, weights: Weights, id_policy: str = "error") -> dict[str, Any]:
+def details(
+    program: Program, weights: Weights, id_policy: str = "error", *, table_budget: int | None = None
+) -> dict[str, Any]:
     """Launches, structures, code and data of each layout; tables; the rest of a request; registers where a device is.
 
+    table_budget: bytes of tables that the device may hold; the host pools the columns of the others.
     Errors: GraphError naming a column that the gpu cannot run.
     """
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else None
-    launched = columns_of(program, weights, id_policy)
+    launched = columns_of(program, weights, id_policy, table_budget)
     return {
         "how": INTERPRETED,
         "launches_a_request": len(launched),
         "num_columns": len(program.columns),
         "layouts": [_layout(columns, device) for columns, _ in launched],
-        "tables": _tables(program),
+        "tables": _tables(program, table_budget),
         **_rest(program),
     }
 
 
-def column_details(program: Program, weights: Weights, name: str, id_policy: str = "error") -> dict[str, Any]:
+def column_details(
+    program: Program, weights: Weights, name: str, id_policy: str = "error", *, table_budget: int | None = None
+) -> dict[str, Any]:
     """The structure that runs a column, with its code, and the columns whose ids are computed with its own."""
-    for columns, names in columns_of(program, weights, id_policy):
+    for columns, names in columns_of(program, weights, id_policy, table_budget):
         for k, group in enumerate(columns.schedule.groups):
             for unit in group.units:
                 members = sorted({names[t.column] for t in unit.targets})
@@ -54,11 +60,17 @@ def column_details(program: Program, weights: Weights, name: str, id_policy: str
     return {}
 
 
-def columns_of(program: Program, weights: Weights, id_policy: str) -> list[tuple[GpuColumns, list[str]]]:
+def columns_of(
+    program: Program, weights: Weights, id_policy: str, table_budget: int | None = None
+) -> list[tuple[GpuColumns, list[str]]]:
     """The columns of each layout that has any, compiled without their tables' rows, with their names."""
     bare, made = _without_rows(weights), []
+    in_host = place(program, table_budget).host
     for layout in layouts(program):
         columns = [c for c in program.columns if c.slots and set(fields_read(c)) <= layout.fields]
+        divided = divide(program, layout, in_host)
+        if divided is not None:
+            columns, layout = list(divided.device), divided.layout
         kernel = GpuColumns(
             columns, program, bare, layout, id_policy=id_policy, device=torch.device("cpu"), interpret=True
         )
@@ -126,8 +138,8 @@ def _on_device(found: Occupancy) -> dict[str, Any]:
     }
 
 
-def _tables(program: Program) -> dict[str, Any]:
-    placed = place(program)
+def _tables(program: Program, budget: int | None) -> dict[str, Any]:
+    placed = place(program, budget)
     types = Counter(t.dtype for t in program.tables)
     return {
         "device_bytes": placed.device_bytes,
