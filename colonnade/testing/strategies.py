@@ -72,6 +72,18 @@ def _boundaries(draw: Draw) -> Const:
     return Const(np.sort(rng.choice(_floats(rng, max(size, 1)), size).astype(np.float32)))
 
 
+def _vocabulary(draw: Draw, dtype: str) -> ColumnOp:
+    size = draw(st.sampled_from((0, 1, 3, 9)))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    if dtype == "string":
+        keys = np.array(WORDS, object)[rng.permutation(len(WORDS))[:size]]
+    else:
+        keys = rng.permutation(np.array([*range(-3, 30), 2**63 - 1, -(2**63)]))[:size]
+    default = draw(st.sampled_from((-1, 0, size)))
+    num_oov = 0 if default < 0 else draw(st.sampled_from((0, 1, 3)))
+    return _op("vocabulary", keys=Const(keys), values=Const(np.arange(size)), default=default, num_oov=num_oov)
+
+
 def _op(name: str, **attributes: Any) -> ColumnOp:
     return ops.load()[name](**attributes)
 
@@ -86,6 +98,7 @@ _OPS: dict[str, Callable[[Draw], ColumnOp]] = {
     "add_position": lambda draw: _op("add_position", stride=draw(st.integers(-9, 9)), width=draw(st.integers(1, 9))),
     "cast": lambda draw: _op("cast", to=draw(st.sampled_from(("int32", "int64", "float32", "float64")))),
     "mod": lambda draw: _op("mod", divisor=draw(st.one_of(st.integers(1, 300), st.sampled_from((2**31, 2**63 - 1))))),
+    "vocabulary": lambda draw: _vocabulary(draw, draw(st.sampled_from(("string", "int64")))),
     "hash_bytes": lambda draw: _op("hash_bytes"),
     "hash_decimal": lambda draw: _op("hash_decimal"),
     "replace_outside": lambda draw: _op(

@@ -35,14 +35,20 @@ def _print(value: int, end: int) -> int:
     return end - at
 
 
+@kernel
+def fingerprint64_decimal(value: int) -> np.uint64:
+    """The fingerprint of the decimal text."""
+    end = _text() + LONGEST
+    length = _print(value, end)
+    return fingerprint64(end - length, length)
+
+
 @tile
 @kernel
 def hash_decimal(step: int, source: int, n: int, target: int) -> None:
     """Integer to uint64."""
-    end = _text() + LONGEST
     for i in range(n):
-        length = _print(load_i64(source + 8 * i), end)
-        store_u64(target + 8 * i, fingerprint64(end - length, length))
+        store_u64(target + 8 * i, fingerprint64_decimal(load_i64(source + 8 * i)))
 
 
 @lowering(HashDecimal)
