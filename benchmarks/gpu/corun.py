@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -14,14 +13,19 @@ from benchmarks.gpu.rows import Found, Refused, Row
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.skeleton import LARGE, fill, skeleton
 from benchmarks.gpu.whole import checked_calls, feed_of, unrounded
-from colonnade.ir.program import Program
+from colonnade.executable import Executable
+from colonnade.ir.program import Program, Weights
 from colonnade.testing.timing import alternate
 
 CASE = "E"
 WHAT = "co-running"
 ROWS = 1 << 23
-OPTION = "gpu_table_budget"
-"""The option of `compile` that says how many bytes of tables the device may hold."""
+IN_DEVICE, POOLED_THERE, OVER_THE_BUS = (
+    "all on the device",
+    "large tables pooled on the host",
+    "large tables over the bus",
+)
+"""Sides: where the large tables lie, and how those in host memory are read."""
 
 
 def case(setting: Setting) -> Iterator[Found]:
@@ -33,9 +37,9 @@ def case(setting: Setting) -> Iterator[Found]:
     large = sum(t.bytes for t in program.tables) - small
     sides: dict[str, Any] = {}
     seconds: dict[str, float] = {}
-    for side, options in _budgets(small).items():
+    for side, make in _makers(setting, small).items():
         began = time.perf_counter()
-        sides[side] = compiler.compile(program, setting.target, weights=weights, **options)
+        sides[side] = make(program, weights)
         seconds[f"compile s, {side}"] = time.perf_counter() - began
     expected = Ours(unrounded(program), weights, "cpu")
     facts = {"GB of large tables": large / 1e9, "GB of small ones": small / 1e9, **seconds}
@@ -44,12 +48,25 @@ def case(setting: Setting) -> Iterator[Found]:
         yield from _measured(setting, program, sides, expected, rows, facts)
 
 
-def _budgets(small: int) -> dict[str, dict[str, Any]]:
-    """Options by side. Facts: a version of `compile` without the option has one side."""
-    found: dict[str, dict[str, Any]] = {"all on the device": {}}
-    if OPTION in inspect.signature(compiler.compile).parameters:
-        found["large tables on the host"] = {OPTION: small}
-    return found
+def _makers(setting: Setting, small: int) -> dict[str, Callable[[Program, Weights], Executable]]:
+    """What compiles each side. Facts: the cpu backend, in its place in dry runs, has one."""
+
+    def plain(program: Program, weights: Weights) -> Executable:
+        return compiler.compile(program, setting.target, weights=weights)
+
+    if setting.dry:
+        return {IN_DEVICE: plain}
+    return {
+        IN_DEVICE: plain,
+        POOLED_THERE: partial(_placed, small, "pooled"),
+        OVER_THE_BUS: partial(_placed, small, "bus"),
+    }
+
+
+def _placed(small: int, way: str, program: Program, weights: Weights) -> Executable:
+    from colonnade.backends.gpu.backend import GpuBackend
+
+    return Executable(program, weights, GpuBackend(table_budget=small, host_tables=way))
 
 
 def _measured(
