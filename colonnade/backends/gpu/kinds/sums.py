@@ -6,6 +6,11 @@ from colonnade.backends.gpu.emit import Evaluator
 from colonnade.backends.gpu.kinds.writer import Writer
 
 
+def nothing(shape: str) -> str:
+    """-0.0: what changes no value that it is added to, -0.0 included. Triton takes a literal -0.0 for 0.0."""
+    return f"tl.full({shape}, -2147483648, tl.int32).to(tl.float32, bitcast=True)"
+
+
 class Sums:
     """The variables that hold the sums of `rows` batch rows.
 
@@ -27,10 +32,10 @@ class Sums:
     def begin(self) -> None:
         """Sets all to nothing."""
         code = self.writer.code
-        # -0.0 is what changes no value that is added to it, -0.0 included.
-        start = "float('-inf')" if self.pooling == "max" else "-0.0"
         for t, target in enumerate(self.writer.unit.targets):
-            code.line(f"sum{t} = tl.full([{self.rows}, {target.block}], {start}, tl.float32)")
+            shape = f"[{self.rows}, {target.block}]"
+            start = f"tl.full({shape}, float('-inf'), tl.float32)" if self.pooling == "max" else nothing(shape)
+            code.line(f"sum{t} = {start}")
         code.line(f"count = tl.full([{self.rows}], 0, tl.int32)")
         if self.has_divisor:
             code.line(f"divisor = tl.full([{self.rows}], 0.0, tl.float32)")
@@ -57,7 +62,7 @@ class Sums:
             greatest = f"greatest_row({rows})" if self.across else rows
             code.line(f"{name} = tl.maximum({name}, {greatest}, propagate_nan=tl.PropagateNan.ALL)")
         else:
-            rows = f"tl.where({keep}[:, None], {rows}, -0.0)"
+            rows = f"tl.where({keep}[:, None], {rows}, {nothing('[1, 1]')})"
             code.line(f"{name} += {f'sum_of_rows({rows})' if self.across else rows}")
         if self.across:
             code.used.add("reduce")
