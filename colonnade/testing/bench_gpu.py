@@ -252,8 +252,16 @@ class DeviceBench:
             return
         launches = [] if found is None else found.kernels.get(COLUMNS, [])
         kernel = quantiles(launches, launches[0], 1) if launches else parts[COLUMNS]
-        facts = {"GB/s": floor["bytes"] / kernel.p50 / 1e9, **self._launch(packed)}
+        facts: dict[str, Any]
+        if self._num_host_tables:  # what the host pools is no work of the kernel: neither its bytes nor its programs
+            floor, facts = {}, {"tables in host memory": self._num_host_tables}
+        else:
+            facts = {"GB/s": floor["bytes"] / kernel.p50 / 1e9, **self._launch(packed)}
         yield self._row("columns", request, {KERNEL: kernel}, {KERNEL: checks[OURS]}, floor, {}, facts)
+
+    @property
+    def _num_host_tables(self) -> int:
+        return sum(place == "host" for place in self._runner.table_places.values())
 
     def _parts(self, packed: PackedRequest, times: int) -> dict[str, Timing]:
         """Quantiles of each part, where the runner tells them apart."""

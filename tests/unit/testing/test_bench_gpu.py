@@ -139,6 +139,15 @@ def test_a_form_that_answers_otherwise_gets_no_number(bench: DeviceBench, monkey
     assert "no number" in report_gpu.report("t", [], [found])
 
 
+def test_where_the_host_pools_the_kernel_has_no_floor() -> None:
+    backend = GpuBackend(interpret=True, table_budget=0)
+    bench = DeviceBench("host", SMALL, weights(), backend, checked={"rows": 1}, device=CPU)
+    whole, columns = bench.run((1,), 1)
+    assert isinstance(whole, MeasuredOnDevice) and isinstance(columns, MeasuredOnDevice)
+    assert columns.floor == {} and columns.facts == {"tables in host memory": 2}
+    assert "host columns" in whole.parts and "of the floor" not in report_gpu.table_rows([columns])[0]
+
+
 def test_an_oracle_is_asked_once_a_request() -> None:
     asked = []
 
