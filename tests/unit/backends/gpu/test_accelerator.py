@@ -98,3 +98,7 @@ def test_memory() -> None:
     assert "--gpu-table-budget 2047MiB" in error.help
     with pytest.raises(OptionError, match="--gpu-table-budget 0MiB"):
         accelerator.check_memory(PROGRAM, GIB // 2)
+    accelerator.check_memory(PROGRAM, 3 * GIB, frozenset({"big"}))
+    with pytest.raises(OptionError) as caught:
+        accelerator.check_memory(PROGRAM, GIB, frozenset({"big"}))
+    assert "'small'" in caught.value.got and "'big'" not in caught.value.got
