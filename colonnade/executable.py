@@ -10,6 +10,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from colonnade import artifact
 from colonnade.artifact import Golden, Progress, Written
 from colonnade.backends.backend import Backend, Runner, layouts
@@ -127,6 +129,7 @@ class Executable:
         self._totals_lock = threading.Lock()
         self._swap_lock = threading.Lock()
         self._state = self._compiled(weights)
+        self._decimals = tuple(o.name for o in program.outputs if o.decimal)
         self._reader = FeedReader(program, self._layouts, self._state.runner.dense_inputs)
 
     def __repr__(self) -> str:
@@ -167,6 +170,8 @@ class Executable:
             spent["feed"] = spent.get("feed", 0) + read - began
             for part, nanoseconds in outcome.nanoseconds.items():
                 spent[part] = spent.get(part, 0) + nanoseconds
+        for name in self._decimals:
+            outcome.outputs[name] = _decimal(outcome.outputs[name])
         return outcome.outputs
 
     def swap(self, source: Weights | Path | str) -> None:
@@ -239,3 +244,11 @@ class Executable:
             self._program, weights, self._layouts, id_policy=self._id_policy, threads=self._threads
         )
         return _State(weights, runner)
+
+
+def _decimal(value: Any) -> Any:
+    """Integers as an object array of bytes."""
+    integers = np.asarray(value)
+    made = np.empty(integers.size, object)
+    made[:] = [b"%d" % number for number in integers.reshape(-1).tolist()]
+    return made.reshape(integers.shape)

@@ -17,6 +17,7 @@ import pyarrow as pa
 import torch
 
 from colonnade.backends.arena import ALIGNMENT, Room
+from colonnade.backends.examples import Decoder
 from colonnade.backends.feed_pack import Packer
 from colonnade.backends.feed_ragged import RaggedInputs
 from colonnade.backends.feed_values import Unfit, Unusual, as_array, numpy_dtype
@@ -73,6 +74,7 @@ class FeedReader:
         self._others = tuple(i for i in program.inputs if i.name in dense_inputs or i.name not in packed)
         self._ragged = RaggedInputs(program.inputs)
         self._matrices = _Matrices(program.inputs, self._ragged)
+        self._decoder = Decoder(program) if program.decodes else None
 
     def read(self, feed: Feed | PackedFeed, room: Room | None = None) -> Request:
         """The request, checked against the signature.
@@ -80,8 +82,11 @@ class FeedReader:
         feed: input name -> numpy array, torch tensor, Arrow array or (nested) list; an Arrow RecordBatch or Table (a
         column of lists under a ragged field's name gives its values and its offsets); or a `PackedFeed`.
         room: memory to pack it into, where that needs no copy more.
-        Errors: one FeedError that lists every bad key.
+        Facts: where the program decodes Examples, their key holds one serialized Example a row.
+        Errors: one FeedError that lists every bad key, or every bad Example.
         """
+        if self._decoder is not None:
+            return self._read_examples(self._decoder, feed, room)
         if isinstance(feed, PackedFeed):
             return self._read_matrices(feed.by_dtype, room)
         if isinstance(feed, pa.RecordBatch | pa.Table):
@@ -152,6 +157,26 @@ class FeedReader:
             return Request(packed, tensors, sizes, is_torch=False)
         except UNUSUAL:
             return self._read_values(feed, room)
+
+    def _read_examples(self, decoder: Decoder, feed: Feed | PackedFeed, room: Room | None) -> Request:
+        if isinstance(feed, pa.RecordBatch | pa.Table):
+            feed = dict(zip(feed.schema.names, feed.columns, strict=True))
+        if not isinstance(feed, Mapping):
+            raise FeedError(
+                "a request with Examples is a mapping or an Arrow RecordBatch",
+                got=type(feed).__name__,
+                want=f"dict of {', '.join(sorted(decoder.keys))}",
+            )
+        fields, rest, num_rows = decoder.fields(feed)
+        if rest:
+            return self._read_values({**rest, **fields}, room)
+        try:
+            sizes: dict[str, int] = {}
+            packed = tuple(packer.columns(fields, num_rows, sizes, room) for packer in self._packers)
+            tensors = {i.name: self._tensor(i, self._value(i, fields[i.name]), sizes) for i in self._others}
+            return Request(packed, tensors, sizes, is_torch=False)
+        except UNUSUAL:
+            return self._read_values(fields, room)
 
     def _read_matrices(self, by_dtype: Mapping[str, Any], room: Room | None) -> Request:
         arrays = self._matrices.checked(by_dtype)

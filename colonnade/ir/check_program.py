@@ -95,6 +95,8 @@ def _decodes(program: Program) -> Iterator[tuple[str, str]]:
             item = inputs.get(name or "")
             if feature.kind not in DECODED:
                 yield where, f"it is {feature.kind}: a program has {', '.join(DECODED)}"
+            elif feature.splits != "int64":
+                yield where, "its splits have the dtype of the input of offsets, not one of their own"
             elif name is not None and item is None:
                 yield where, f"the input {name!r} does not exist"
             elif item is not None:

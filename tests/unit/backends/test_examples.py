@@ -1,0 +1,160 @@
+"""Requests of serialized Examples: the loops equal the reference reader, and every bad Example is named."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from colonnade.backends.examples import Decoder
+from colonnade.backends.feed import FeedReader
+from colonnade.core import dims
+from colonnade.core.examples import Feature, dense, read_examples
+from colonnade.errors import FeedError
+from colonnade.ir.check_program import check
+from colonnade.ir.program import Decode, Input, Program
+from colonnade.ir.text import consts_of, parse_program, print_program
+from tests.unit.ops.graph import examples
+
+B = dims.symbol("B")
+
+
+def program(features: Sequence[Feature], checked: frozenset[int] = frozenset()) -> Program:
+    """A program that does nothing but decode. checked: the features that no input is made of."""
+    inputs = []
+    made = []
+    for k, feature in enumerate(features):
+        name = None if k in checked else f"f{k}"
+        made.append((feature, name))
+        if name is None:
+            continue
+        if feature.kind == "ragged":
+            offsets = f"{name}.offsets"
+            inputs.append(Input(name, feature.dtype, (dims.symbol(f"N{k}"),), offsets=offsets))
+            inputs.append(Input(offsets, "int64", (dims.add(B, 1),)))
+        else:
+            inputs.append(Input(name, feature.dtype, (B, *feature.shape)))
+    found = Program(tuple(inputs), (), (), (), (), (), decodes=(Decode("rows", B, tuple(made)),))
+    check(found)
+    return found
+
+
+def column(rows: Sequence[bytes]) -> Any:
+    made = np.empty(len(rows), object)
+    made[:] = list(rows)
+    return made
+
+
+def wanted(r: random.Random) -> tuple[Feature, ...]:
+    return tuple(replace(f, splits="int64") for f in examples.wanted(r, ("dense", "ragged", "padded")))
+
+
+def flat(value: Any) -> Any:
+    while isinstance(value, pa.FixedSizeListArray):
+        value = value.flatten()
+    return value
+
+
+@pytest.mark.parametrize("damage", [0.0, 0.5])
+def test_the_loops_equal_the_reference(damage: float) -> None:
+    answered = 0
+    for seed in range(300):
+        r = random.Random(f"{damage} {seed}")
+        features = wanted(r)
+        rows = [examples.serialized(r, features, damage=damage) for _ in range(r.choice([0, 1, 2, 5, 9]))]
+        decoder = Decoder(program(features))
+        try:
+            want = read_examples(rows, features)
+        except FeedError as error:
+            with pytest.raises(FeedError) as refused:
+                decoder.fields({"rows": column(rows)})
+            assert refused.value.got == error.got
+            continue
+        fields, rest, num_rows = decoder.fields({"rows": column(rows)})
+        assert not rest and num_rows == len(rows)
+        answered += 1
+        for k, (feature, lists) in enumerate(zip(features, want, strict=True)):
+            expected = lists.values if feature.kind == "ragged" else dense(lists, feature).reshape(-1)
+            got = flat(fields[f"f{k}"])
+            if feature.size == 0 and feature.kind != "ragged":
+                assert got.shape == (num_rows, 0)
+                continue
+            what = f"seed {seed}: {feature}"
+            if feature.dtype == "string":
+                assert got.to_pylist() == expected.tolist(), what
+            else:
+                assert got.to_numpy().tobytes() == expected.tobytes(), what
+            if feature.kind == "ragged":
+                assert fields[f"f{k}.offsets"].tolist() == lists.offsets.tolist(), what
+    assert answered > 80
+
+
+def test_a_key_in_two_forms_and_one_that_is_only_checked() -> None:
+    texts = Feature("a", "string", "ragged")
+    features = (texts, examples.Feature("a", "string", "padded", (2,), examples.Const(column([b"-"])[0:1].reshape(()))))
+    features = (*features, Feature("b", "int64", "ragged"))
+    decoder = Decoder(program(features, frozenset({2})))
+    rows = [
+        examples.example(examples.entry("a", examples.listed("string", [b"x"]))),
+        examples.example(examples.entry("b", examples.listed("int64", [5]))),
+    ]
+    fields, _, _ = decoder.fields({"rows": column(rows)})
+    assert fields["f0"].to_pylist() == [b"x"] and fields["f0.offsets"].tolist() == [0, 1, 1]
+    assert flat(fields["f1"]).to_pylist() == [b"x", b"-", b"-", b"-"]
+    wrong = examples.example(examples.entry("b", examples.listed("float32", [5.0])))
+    with pytest.raises(FeedError, match="Example 1, feature 'b': its list is of float32, want int64"):
+        decoder.fields({"rows": column([rows[0], wrong])})
+
+
+def test_every_bad_example_is_named() -> None:
+    features = (Feature("n", "int64", "dense", (2,)), Feature("t", "string", "ragged"))
+    good = examples.entry("n", examples.listed("int64", [1, 2]))
+    rows = [
+        examples.example(good),
+        b"\xff",
+        examples.example(),
+        examples.example(examples.entry("n", examples.listed("int64", [1]))),
+        examples.example(good, examples.entry("t", examples.field(4, b""))),
+        examples.example(good, examples.entry("t", examples.field(1, b"\x0a\x05x"))),
+    ]
+    with pytest.raises(FeedError) as refused:
+        Decoder(program(features)).fields({"rows": column(rows)})
+    assert refused.value.where == "input 'rows'" and refused.value.got.splitlines() == [
+        "Example 1: its bytes are no tf.train.Example",
+        "Example 2, feature 'n': it is required but absent",
+        "Example 3, feature 'n': it has 1 values, want 2",
+        "Example 4, feature 't': its list is none of bytes, floats and integers",
+        "Example 5, feature 't': the bytes of its list do not parse",
+    ]
+
+
+def test_requests_in_every_form() -> None:
+    feature = Feature("n", "int64", "padded", (2,), examples.Const(np.array(7)))
+    rows = [examples.example(examples.entry("n", examples.listed("int64", [3]))), b""]
+    reader = FeedReader(program((feature,)), ())
+    batch = pa.record_batch({"rows": pa.array(rows, pa.binary())})
+    for feed in ({"rows": rows}, {"rows": column(rows)}, {"rows": pa.array(rows)}, batch, pa.table(batch)):
+        request = reader.read(feed)
+        assert np.asarray(request.tensors["f0"]).tolist() == [[3, 7], [7, 7]]
+    for bad, message in (
+        ({}, "rows: missing"),
+        ({"rows": rows, "f0": [1]}, "f0: unexpected"),
+        ({"rows": [rows]}, r"rows: has the shape \[1, 2\]"),
+        ({"rows": [1.0]}, "rows: "),
+    ):
+        with pytest.raises(FeedError, match=message):
+            reader.read(bad)
+
+
+def test_programs_print_and_parse_back() -> None:
+    for seed in range(50):
+        r = random.Random(f"text {seed}")
+        made = program(wanted(r), frozenset({r.randrange(6)}))
+        consts = consts_of(made)
+        assert parse_program(print_program(made), consts) == made
+        assert [i.name for i in made.signature] == ["rows"]
