@@ -139,7 +139,7 @@ class _Remembered:
 class DeviceBench:
     """A program on the gpu backend and, where there is one, the source in TensorFlow.
 
-    checker: the source again, to check against.   device: where the backend runs.
+    checker: the source again, to check against.   device: where the backend runs.   table_budget: the backend's.
     Facts: without an oracle the caller has verified recorded rows (`checked` says what).
     """
 
@@ -154,6 +154,7 @@ class DeviceBench:
         checker: TensorFlowSide | None = None,
         checked: Mapping[str, Any] | None = None,
         device: torch.device | None = None,
+        table_budget: int | None = None,
     ) -> None:
         watched = Watched(backend)
         self.case = case
@@ -168,7 +169,7 @@ class DeviceBench:
         self._oracle, self._checker = oracle, checker
         is_there = torch.cuda.is_available()
         self._device = device or torch.device(f"cuda:{torch.cuda.current_device()}" if is_there else "cpu")
-        self._columns = [columns for columns, _ in columns_of(program, weights, "error")]
+        self._columns = [columns for columns, _ in columns_of(program, weights, "error", table_budget)]
         self._occupancy = [self._on_device(columns) for columns in self._columns]
 
     def run(
@@ -286,7 +287,9 @@ class DeviceBench:
         programs = [_programs(c, p) for c, p in zip(self._columns, self._columns_packed(packed), strict=True)]
         facts: dict[str, Any] = {"programs": sum(programs)}
         for k, (found, count) in enumerate(zip(self._occupancy, programs, strict=True)):
-            if found is not None:
+            if isinstance(found, str):
+                facts["waves"] = f"unknown: {found}"
+            elif found is not None:
                 one = f" of launch {k}" if len(programs) > 1 else ""
                 taken = found.resources
                 facts |= {
@@ -302,8 +305,12 @@ class DeviceBench:
         names = [c.layout.fields for c in self._columns]
         return [p for x, p in zip(layouts(self.program), packed.packed, strict=True) if x.fields in names]
 
-    def _on_device(self, columns: GpuColumns) -> Occupancy | None:
-        return occupancy(columns.schedule, self._device) if self._device.type == "cuda" else None
+    def _on_device(self, columns: GpuColumns) -> Occupancy | str | None:
+        """None without a CUDA device; why registers cannot be counted there, in words."""
+        try:
+            return occupancy(columns.schedule, self._device) if self._device.type == "cuda" else None
+        except OptionError as error:  # times need no registers
+            return error.message
 
     def _floor(self, request: Request) -> dict[str, float]:
         moved, bandwidth = bytes_of_columns(self.program, request), copy_bandwidth(self._device)

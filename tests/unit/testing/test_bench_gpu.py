@@ -21,6 +21,7 @@ from colonnade import compiler
 from colonnade.backends.backend import layouts
 from colonnade.backends.feed import FeedReader
 from colonnade.backends.gpu.backend import GpuBackend
+from colonnade.backends.gpu.occupancy import Occupancy, Resources
 from colonnade.backends.reference import ReferenceBackend
 from colonnade.cli.app import app
 from colonnade.core import dims
@@ -91,6 +92,16 @@ def test_programs_are_those_of_the_request() -> None:
         plain = sum(g.programs(rows) for g in columns.schedule.plain)
         tiles = sum(-(-(elements + rows) // g.structure.items) * len(g.units) for g in columns.schedule.tiled)
         assert bench._launch(packed)["programs"] == plain + tiles
+
+
+def test_what_a_launch_takes_of_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = DeviceBench("ragged", PROGRAM, weights(), GpuBackend(interpret=True), device=CPU)
+    packed = FeedReader(PROGRAM, layouts(PROGRAM)).read(make_request(PROGRAM, "ordinary", 70).feed)
+    monkeypatch.setattr(bench, "_occupancy", [Occupancy("d", Resources(90, 96, 512, 2, 0), 10, 132)])
+    facts = bench._launch(packed)
+    assert facts["waves"] == facts["programs"] / 1320 and facts["registers a thread"] == 96
+    monkeypatch.setattr(bench, "_occupancy", ["no tool"])
+    assert bench._launch(packed) == {"programs": facts["programs"], "waves": "unknown: no tool"}
 
 
 def test_rows_have_the_form_of_the_gpu_benchmarks(measured: list[MeasuredOnDevice], tmp_path: Path) -> None:
