@@ -139,7 +139,7 @@ class _Remembered:
 class DeviceBench:
     """A program on the gpu backend and, where there is one, the source in TensorFlow.
 
-    checker: the source again, to check against.   device: where the backend runs.   table_budget: the backend's.
+    checker: the source again, to check against.   device: where the backend runs.
     Facts: without an oracle the caller has verified recorded rows (`checked` says what).
     """
 
@@ -154,7 +154,6 @@ class DeviceBench:
         checker: TensorFlowSide | None = None,
         checked: Mapping[str, Any] | None = None,
         device: torch.device | None = None,
-        table_budget: int | None = None,
     ) -> None:
         watched = Watched(backend)
         self.case = case
@@ -169,7 +168,7 @@ class DeviceBench:
         self._oracle, self._checker = oracle, checker
         is_there = torch.cuda.is_available()
         self._device = device or torch.device(f"cuda:{torch.cuda.current_device()}" if is_there else "cpu")
-        self._columns = [columns for columns, _ in columns_of(program, weights, "error", table_budget)]
+        self._columns = [columns for columns, _ in columns_of(program, weights, "error")]
         self._occupancy = [self._on_device(columns) for columns in self._columns]
 
     def run(
