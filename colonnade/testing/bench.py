@@ -27,7 +27,7 @@ from colonnade.testing import html
 from colonnade.testing.compare import elements_read
 from colonnade.testing.machine import commit, copy_bandwidth, machine, now, versions
 from colonnade.testing.points import columns_only
-from colonnade.testing.requests import Request, make_request
+from colonnade.testing.requests import Request, inputs_of, make_request
 from colonnade.testing.sides import ColonnadeSide, Side, TensorFlowSide
 from colonnade.testing.timing import Call, Timing, alternate, human_seconds
 from colonnade.testing.verify import Verdict, verify
@@ -152,7 +152,8 @@ class Bench:
         return calls
 
     def _columns(self, request: Request) -> dict[str, Call]:
-        feed = {name: request.feed[name] for name in _read_by_columns(self.program)}
+        read = _read_by_columns(self.program)
+        feed = {name: value for name, value in request.feed.items() if name in read}
         all_read = {i.name for i in self.columns.program.inputs} == feed.keys()
         calls: dict[str, Call] = {OURS: lambda: self.columns(feed if all_read else request.feed)}
         if self.oracle is not None and (tensors := self.oracle.concat_tensors()):
@@ -244,24 +245,25 @@ def bytes_of_columns(program: Program, request: Request) -> int:
 
     Facts: a table that columns share counts a row once. Units: bytes.
     """
-    moved = sum(_size(request.feed[name]) for name in _read_by_columns(program))
+    feed = inputs_of(program, request.feed)
+    moved = sum(_size(feed[name]) for name in _read_by_columns(program))
     rows: dict[str, list[torch.Tensor]] = {}
     for column in program.columns:
         moved += sum(4 * request.rows * slot.width for slot in column.slots)
         if column.table is not None:
-            rows.setdefault(column.table, []).append(_rows_needed(column, program, request))
+            rows.setdefault(column.table, []).append(_rows_needed(column, program, feed, request.rows))
     tables = {t.name: t for t in program.tables}
     for name, needed in rows.items():
         moved += len(torch.unique(torch.cat(needed))) * tables[name].bytes // max(1, tables[name].rows)
     return moved
 
 
-def _rows_needed(column: Column, program: Program, request: Request) -> torch.Tensor:
+def _rows_needed(column: Column, program: Program, feed: Mapping[str, Array], rows: int) -> torch.Tensor:
     """The table rows that a column looks up; ids outside the table read none."""
-    found = elements_read(column, program, request.feed, request.rows)
+    found = elements_read(column, program, feed, rows)
     ids = found.ids.long()
     inside = ids[(ids >= 0) & (ids < program.table(str(column.table)).rows)]
-    has_empty = column.pooling != "none" and request.rows > len(torch.unique(found.rows))
+    has_empty = column.pooling != "none" and rows > len(torch.unique(found.rows))
     if column.default_row is None or not has_empty:
         return inside
     return torch.cat([inside, torch.tensor([column.default_row])])

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
+from colonnade.backends.examples import Decoder
 from colonnade.backends.sizes import dim_function
 from colonnade.core.consts import Const
 from colonnade.core.dims import symbols_of
 from colonnade.core.expr import Apply, Expr, Field, fields_of, walk
 from colonnade.ir.column import Column
-from colonnade.ir.program import Program
+from colonnade.ir.program import Decode, Program
+from colonnade.testing.models.examples import encode_example
 from colonnade.testing.models.feeds import Feed, Hints, corner_batch, corner_feed, missing_feed, ordinary_feed
 from colonnade.testing.models.spec import TensorSpec
 
@@ -95,7 +98,7 @@ def make_request(program: Program, kind: str, rows: int, seed: int = 0) -> Reque
         feed = missing_feed(specs, rows, hints)
     else:
         feed = (ordinary_feed if kind == "ordinary" else corner_feed)(specs, rows, rng, hints)
-    return Request(f"{kind}-{rows}", rows, feed | _offsets(program, ends))
+    return Request(f"{kind}-{rows}", rows, encoded(program, feed | _offsets(program, ends), rows))
 
 
 def _offsets(program: Program, ends: Array) -> Feed:
@@ -136,13 +139,68 @@ def batched(program: Program) -> frozenset[str]:
     fields = ragged(program)
     apart = fields.keys() | set(fields.values())
     return frozenset(
-        i.name for i in program.inputs if i.shape and not isinstance(i.shape[0], int) and i.name not in apart
+        i.name for i in program.signature if i.shape and not isinstance(i.shape[0], int) and i.name not in apart
     )
 
 
 def ragged(program: Program) -> dict[str, str]:
-    """The ragged fields, each with the input that holds its offsets."""
-    return {i.name: i.offsets for i in program.inputs if i.offsets is not None}
+    """The ragged fields of a request, each with the input that holds its offsets."""
+    return {i.name: i.offsets for i in program.signature if i.offsets is not None}
+
+
+def encoded(program: Program, values: Feed, rows: int) -> Feed:
+    """The request of these inputs: those that are decoded of Examples, as Examples."""
+    keys = {i.name for i in program.signature}
+    feed = {name: value for name, value in values.items() if name in keys}
+    for decode in program.decodes:
+        messages = np.empty(rows, object)
+        messages[:] = [_example(program, decode, values, row) for row in range(rows)]
+        feed[decode.name] = messages
+    return feed
+
+
+def _example(program: Program, decode: Decode, values: Feed, row: int) -> bytes:
+    """One row's Example. A feature that is no input is left out, where it may be.
+
+    Facts: where a key is read in two ways, its values are those of the padded one, which bounds how many there are.
+    """
+    found: dict[str, tuple[str, Any]] = {}
+    for feature, name in sorted(decode.features, key=lambda f: f[0].kind != "padded"):
+        if name is not None:
+            offsets = program.input(name).offsets
+            some = values[name][row] if offsets is None else values[name][slice(*values[offsets][row : row + 2])]
+            found.setdefault(feature.key, (feature.dtype, some.reshape(-1)))
+        elif feature.kind == "dense" and feature.default is None:
+            found.setdefault(feature.key, (feature.dtype, [b"" if feature.dtype == "string" else 0] * feature.size))
+    return encode_example(found)
+
+
+def inputs_of(program: Program, feed: Mapping[str, Array]) -> Mapping[str, Array]:
+    """The values of a program's inputs: a request's own, and those decoded of its Examples."""
+    if not program.decodes:
+        return feed
+    fields, rest, rows = Decoder(program).fields(feed)
+    ends = {i.offsets for i in program.inputs}
+    dense = {i.name: i.shape[1:] for i in program.inputs if i.offsets is None and i.name not in ends}
+    found = {name: _flat(value) for name, value in fields.items()}
+    return {
+        **rest,
+        **found,
+        **{name: found[name].reshape(rows, *map(int, dense[name])) for name in dense.keys() & found},
+    }
+
+
+def _flat(value: Any) -> Array:
+    """The values of an Arrow array, also of lists, or of a numpy one."""
+    if isinstance(value, np.ndarray):
+        return value.reshape(-1)
+    while pa.types.is_fixed_size_list(value.type):
+        value = value.flatten()
+    if pa.types.is_large_binary(value.type) or pa.types.is_binary(value.type):
+        texts = np.empty(len(value), object)
+        texts[:] = value.to_pylist()
+        return texts
+    return np.asarray(value.to_numpy(zero_copy_only=False))
 
 
 def rows_in(program: Program, feed: Mapping[str, Array]) -> int:

@@ -21,7 +21,7 @@ from colonnade.testing.compare import (
     overflowing,
 )
 from colonnade.testing.points import Point, dense_inputs, margin, points_of, steps
-from colonnade.testing.requests import Request, corner_rows, make_request, take
+from colonnade.testing.requests import Request, corner_rows, inputs_of, make_request, take
 from colonnade.testing.sides import CRASHES, Answer, Side
 
 Array = NDArray[Any]
@@ -283,9 +283,10 @@ class _Check:
             self.verdict.refused.append(RowNote(request.name, original, message))
 
     def _compare(self, request: Request, mine: Answer, theirs: Answer) -> None:
-        overflow = overflowing(self.program, self.dense_inputs, request.feed, request.rows)
+        feed = inputs_of(self.program, request.feed)
+        overflow = overflowing(self.program, self.dense_inputs, feed, request.rows)
         self.verdict.overflow += int(overflow.sum())
-        allowed = self._allowed(request)
+        allowed = self._allowed(feed, request.rows)
         before: dict[str, tuple[Array, Array]] = {}
         for point in self.points:
             if point.key not in theirs or point.key not in mine:
@@ -304,12 +305,12 @@ class _Check:
             else:
                 self._output(point, request, (got, want), allowed, before, overflow)
 
-    def _allowed(self, request: Request) -> dict[str, Array]:
+    def _allowed(self, feed: Mapping[str, Array], rows: int) -> dict[str, Array]:
         found: dict[str, Array] = {}
         for buffer in self.program.buffers:
-            found[f"concat:{buffer.name}"] = np.zeros((request.rows, buffer.width))
+            found[f"concat:{buffer.name}"] = np.zeros((rows, buffer.width))
         for column in self.program.columns:
-            limit = allowed_of_column(column, self.program, self.weights, request.feed, request.rows)
+            limit = allowed_of_column(column, self.program, self.weights, feed, rows)
             found[f"column:{column.name}"] = limit
             for slot in column.slots:
                 found[f"concat:{slot.output}"][:, slot.offset : slot.offset + slot.width] = limit

@@ -1,4 +1,4 @@
-"""Requests, tolerances and bytes of programs with ragged fields."""
+"""Requests, tolerances and bytes of programs with ragged fields, also where they are decoded of Examples."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from colonnade.backends.backend import layouts
 from colonnade.backends.feed import FeedReader
 from colonnade.backends.reference import ReferenceBackend
 from colonnade.core import dims
+from colonnade.core.examples import Feature
 from colonnade.core.expr import Apply, Field
 from colonnade.executable import Executable
 from colonnade.ir.column import Column, Slot
-from colonnade.ir.program import Buffer, Input, Program, Weights
+from colonnade.ir.program import Buffer, Decode, Input, Program, Weights
 from colonnade.ir.table import Table
 from colonnade.ops.at_least import AtLeast
 from colonnade.testing.bench import Bench, Measured, bytes_of_columns
 from colonnade.testing.compare import allowed_of_column
 from colonnade.testing.points import columns_only
 from colonnade.testing.recording import record, recorded
-from colonnade.testing.requests import KINDS, Request, joined, make_request, ragged, rows_in, take
-from colonnade.testing.sides import reference_side
+from colonnade.testing.requests import KINDS, Request, inputs_of, joined, make_request, ragged, rows_in, take
+from colonnade.testing.sides import ColonnadeSide, reference_side
 from colonnade.testing.verify import verify
 
 B, N = dims.symbol("B"), dims.symbol("N")
@@ -130,3 +131,53 @@ def test_what_is_ragged_is_known() -> None:
     assert ragged(PROGRAM) == {"ids": "ends", "score": "ends"}
     packed = FeedReader(PROGRAM, layouts(PROGRAM)).read(make_request(PROGRAM, "ordinary", 3).feed).packed[0]
     assert set(packed.ragged) == {"ids", "score"}
+
+
+DECODED = replace(
+    PROGRAM,
+    decodes=(
+        Decode(
+            "examples",
+            B,
+            (
+                (Feature("ids", "int64", "ragged"), "ids"),
+                (Feature("score", "float32", "ragged"), "score"),
+                (Feature("one", "int64", "dense", (1,)), "one"),
+                (Feature("checked", "string", "dense", (2,)), None),
+                (Feature("other", "int64", "ragged"), None),
+            ),
+        ),
+    ),
+)
+DECODED = replace(
+    DECODED, inputs=tuple(replace(i, dtype="int64" if i.name == "ends" else i.dtype) for i in DECODED.inputs)
+)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_examples_hold_what_the_inputs_are(kind: str) -> None:
+    other = replace(DECODED, decodes=())
+    plain, request = make_request(other, kind, 5, 3), make_request(DECODED, kind, 5, 3)
+    assert set(request.feed) == {"examples"} and rows_in(DECODED, request.feed) == 5
+    found = inputs_of(DECODED, request.feed)
+    for name, value in plain.feed.items():
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+        assert found[name].shape == value.shape
+    assert bytes_of_columns(DECODED, request) == bytes_of_columns(other, plain)
+
+
+def test_a_program_that_decodes_is_verified_and_timed() -> None:
+    executable = Executable(DECODED, weights(), ReferenceBackend(), id_policy="zero")
+    side = ColonnadeSide(executable, ReferenceBackend())
+    requests = [make_request(DECODED, kind, rows) for kind, rows in (("ordinary", 9), ("corner", 4), ("missing", 2))]
+    assert verify(side, side, DECODED, weights(), requests).ok
+    plain = Executable(replace(DECODED, decodes=()), weights(), ReferenceBackend(), id_policy="zero")
+    for request in requests:
+        want = plain({**inputs_of(DECODED, request.feed)})["out"]
+        np.testing.assert_array_equal(executable(request.feed)["out"], want)
+        some = take(DECODED, request, [1, 0])
+        np.testing.assert_array_equal(executable(some.feed)["out"], want[[1, 0]])
+    request, oracle = recorded(DECODED, record(DECODED, side, 6))
+    assert request.rows == 6 and verify(side, oracle, DECODED, weights(), [request]).ok
+    bench = Bench("decoded", executable, ReferenceBackend(), threads=1, checked={"ok": True, "oracle": "none"})
+    assert all(isinstance(m, Measured) for m in bench.run((2,), 1))
