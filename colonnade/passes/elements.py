@@ -31,6 +31,7 @@ from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.logical_and import LogicalAnd
 from colonnade.ops.graph.logical_or import LogicalOr
+from colonnade.ops.graph.lookup_table_find import LookupTableFind
 from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.reshape import Reshape
@@ -43,6 +44,7 @@ from colonnade.ops.replace_outside import ReplaceOutside
 from colonnade.ops.split import Split
 from colonnade.passes.base import Reject
 from colonnade.passes.indices import column_of
+from colonnade.passes.vocabularies import vocabulary, with_buckets
 
 LEAST, MOST = -(2**63), 2**63 - 1
 
@@ -136,6 +138,8 @@ class Reader:
             return self._selected(base)
         if isinstance(op, Add):
             return self._added(base)
+        if isinstance(op, LookupTableFind):
+            return self._found(base, op)
         return self._applied(base)
 
     def _decoded(self, parse: Node, op: ParseExample, output: int, node: Node) -> Elements | Reject:
@@ -250,6 +254,8 @@ class Reader:
     def _selected(self, node: Node) -> Elements | Reject:
         """`select(x outside an interval, default, x)`."""
         cond, default, x = args_of(node)
+        if isinstance(x.target, Add):
+            return self._bucketed(cond, default, x)
         if facts_of(x).shape is None or facts_of(x).shape != facts_of(node).shape:
             return Reject("the operands of a select are broadcast")
         read = self.elements(x)
@@ -262,6 +268,35 @@ class Reader:
         if not isinstance(value, int):
             return Reject("a select puts something else than one integer in the place of ids")
         return Elements(Apply(ReplaceOutside(outside.lo, outside.hi, value), read.expr), read.domain)
+
+    def _found(self, node: Node, op: LookupTableFind) -> Elements | Reject:
+        x, default = args_of(node)
+        made = vocabulary(op, _splat(default))
+        read = self.elements(x)
+        if isinstance(read, Reject):
+            return read
+        return made if isinstance(made, Reject) else Elements(Apply(made, read.expr), read.domain)
+
+    def _bucketed(self, cond: Node, ids: Node, buckets: Node) -> Elements | Reject:
+        """`select(ids != marker, ids, hash + first)`: the ids of a vocabulary, buckets for unknown keys."""
+        hashed, first = args_of(buckets)
+        start = _splat(first)
+        compare = op_of(cond)
+        if not isinstance(start, int) or not isinstance(compare, Compare) or compare.kind != "ne":
+            return Reject("a select chooses neither a default nor buckets for unknown keys")
+        x, marker = args_of(cond)
+        value = _splat(marker)
+        reads = [self.elements(n) for n in (ids, x, hashed)]
+        failed = next((r for r in reads if isinstance(r, Reject)), None)
+        if failed is not None:
+            return failed
+        known, compared, count = (r for r in reads if isinstance(r, Elements))
+        if known != compared or known.domain != count.domain or not isinstance(value, int):
+            return Reject("buckets are not proven to be for the keys that are looked up")
+        if len({facts_of(n).shape for n in (cond, ids, buckets, x, hashed)}) != 1:
+            return Reject("the operands of a select are broadcast")
+        expr = with_buckets(known.expr, value, count.expr, start)
+        return expr if isinstance(expr, Reject) else Elements(expr, known.domain)
 
     def _added(self, node: Node) -> Elements | Reject:
         """`x + stride * place`: ids of several elements a row, each with its own part of the table."""

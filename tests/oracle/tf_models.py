@@ -22,8 +22,9 @@ def saved(path: Path, build: Build) -> Path:
         tf.compat.v1.set_random_seed(7)
         inputs, outputs = build(tf)
         with tf.compat.v1.Session() as session:
-            session.run(tf.compat.v1.global_variables_initializer())
-            tf.compat.v1.saved_model.simple_save(session, str(path), inputs, outputs)
+            tables = tf.compat.v1.tables_initializer()
+            session.run([tf.compat.v1.global_variables_initializer(), tables])
+            tf.compat.v1.saved_model.simple_save(session, str(path), inputs, outputs, legacy_init_op=tables)
     return path
 
 

@@ -175,11 +175,28 @@ class _Tables:
         return _distinct(LookupTable(keys, values, key_dtype, value_dtype, source), handle.name)
 
     def _constant(self, ref: str) -> np.ndarray[Any, Any]:
+        return self._computed(ref).reshape(-1)
+
+    def _computed(self, ref: str) -> np.ndarray[Any, Any]:
+        """A constant, or what is computed of constants alone: a range, its size, integers of another width."""
         node = self.source(ref)
         value = node.attrs.get("value") if node is not None and node.op == "Const" else None
-        if not isinstance(value, np.ndarray):
+        if isinstance(value, np.ndarray):
+            return value
+        if node is None or node.op not in ("Cast", "Range", "Size"):
             raise _Unknown(f"'{ref}' is {node.op if node is not None else 'missing'}, not a constant")
-        return value.reshape(-1)
+        operands = [self._computed(i) for i in node.inputs if not i.startswith("^")]
+        target = node.attrs.get("DstT", node.attrs.get("out_type", "int32"))
+        if node.op == "Size":
+            return np.array(operands[0].size, NUMPY[str(target)])
+        if any(x.dtype.kind not in "iu" for x in operands):
+            raise _Unknown(f"'{ref}' is {node.op} of what is no integer, not a constant")
+        if node.op == "Range":
+            start, limit, delta = (int(x) for x in operands)
+            return np.arange(start, limit, delta, operands[0].dtype)
+        if target not in NUMPY or np.dtype(NUMPY[target]).kind not in "iu":
+            raise _Unknown(f"'{ref}' is a cast to {target}, not a constant")
+        return operands[0].astype(NUMPY[target])
 
     def _file(self, ref: str) -> Path:
         """The vocabulary file: the asset of the constant, or one of its name among the assets."""

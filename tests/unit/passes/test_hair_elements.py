@@ -20,13 +20,16 @@ from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.fill import Fill
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.logical_or import LogicalOr
+from colonnade.ops.graph.lookup_table_find import LookupTableFind
 from colonnade.ops.graph.mul import Mul
 from colonnade.ops.graph.range import Range
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.shape import Shape
 from colonnade.ops.graph.size import Size
+from colonnade.ops.graph.string_to_hash_bucket import StringToHashBucket
 from colonnade.ops.graph.tile import Tile
+from colonnade.ops.vocabulary import Vocabulary
 from colonnade.passes.base import Log
 from colonnade.passes.pipelines import COLUMNS
 from colonnade.testing.graphs import Builder, check_passes
@@ -163,3 +166,74 @@ def test_places_that_may_wrap_stay() -> None:
     moved = b.add(Add(), ids, b.add(Mul(), places(b, b.graph.inputs["x"], 2), np.array(3, np.int32)))
     log = check_passes(bagged(b, moved, x), COLUMNS, [{"x": torch.tensor([[0, 1], [2, -1]], dtype=torch.int32)}])
     assert "may not fit int32" in reasons(log)[0]
+
+
+# -- vocabularies ------------------------------------------------------------------------------------------------------
+def strings(*values: bytes) -> Any:
+    made = np.empty(len(values), object)
+    made[:] = values
+    return made
+
+
+FIND = LookupTableFind(Const(strings(b"a", b"b", b"")), Const(np.array([0, 1, 2])))
+TEXTS = {"x": strings(b"a", b"", b"c", b"b", b"aa"), "z": strings(b"b", b"a", b"a", b"d", b"")}
+
+
+def bucketed(
+    b: Builder, find: LookupTableFind = FIND, *, default: int = -1, marker: int = -1, first: int = 3, other: str = "x"
+) -> Any:
+    """`select(find(x) != marker, find(x), hash(other) + first)`."""
+    x = b.graph.inputs.get("x") or b.input("x", "string", "B")
+    hashed = x if other == "x" else b.input(other, "string", "B")
+    ids = b.add(find, x, np.array(default))
+    buckets = b.add(Add(), b.add(StringToHashBucket(5), hashed), np.array(first))
+    return b.add(Select(), b.add(Compare("ne"), ids, np.array(marker)), ids, buckets)
+
+
+def test_buckets_of_unknown_keys_are_the_vocabularys() -> None:
+    b = Builder()
+    graph = looked_up(b, bucketed(b), rows=8)
+    check_passes(graph, COLUMNS, [TEXTS, {k: v[:0] for k, v in TEXTS.items()}])
+    (column,) = columns(graph)
+    assert column.ids_proven and column.ids.op == Vocabulary(FIND.keys, FIND.values, 3, 5)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"other": "z"}, "not made by the hash of the keys"),
+        ({"default": 4, "marker": 2}, "unknown keys get 4"),
+        ({"default": 1, "marker": 1}, "also a known key's value"),
+        ({"find": LookupTableFind(FIND.keys, Const(np.array([0, 1, -1])))}, "also a known key's value"),
+    ],
+)
+def test_buckets_that_are_not_those_of_unknown_keys(options: dict[str, Any], reason: str) -> None:
+    b = Builder()
+    graph = looked_up(b, bucketed(b, **options), rows=8)
+    log = check_passes(graph, COLUMNS, [TEXTS])
+    assert reason in reasons(log)[0]
+
+
+@pytest.mark.parametrize(
+    ("find", "default", "reason"),
+    [
+        (LookupTableFind(FIND.keys, Const(np.array([0, 1, 2], np.int32))), np.array(0, np.int32), "is no vocabulary"),
+        (LookupTableFind(Const(np.array([1.5, 2.5], np.float32)), Const(np.array([0, 1]))), np.array(0), "no vocabul"),
+    ],
+)
+def test_a_table_that_is_no_vocabulary(find: LookupTableFind, default: Any, reason: str) -> None:
+    b = Builder()
+    is_text = find.keys.array.dtype == object
+    x = b.input("x", "string" if is_text else "float32", "B")
+    log = check_passes(
+        looked_up(b, b.add(find, x, default)), COLUMNS, [{"x": TEXTS["x"] if is_text else torch.tensor([1.5, 0.0])}]
+    )
+    assert reason in reasons(log)[0]
+
+
+def test_an_id_that_a_key_has_outside_the_table_is_checked() -> None:
+    b = Builder()
+    graph = looked_up(b, b.add(FIND, b.input("x", "string", "B"), np.array(0)), rows=2)
+    check_passes(graph, COLUMNS, [{"x": strings(b"a", b"c")}])
+    (column,) = columns(graph)
+    assert not column.ids_proven
