@@ -193,7 +193,9 @@ class _Tables:
             raise _Unknown(f"'{ref}' is {node.op} of what is no integer, not a constant")
         if node.op == "Range":
             start, limit, delta = (int(x) for x in operands)
-            return np.arange(start, limit, delta, operands[0].dtype)
+            if delta == 0:
+                raise _Unknown(f"'{ref}' is a range without a step")
+            return np.arange(start, limit, delta).astype(operands[0].dtype)
         if target not in NUMPY or np.dtype(NUMPY[target]).kind not in "iu":
             raise _Unknown(f"'{ref}' is a cast to {target}, not a constant")
         return operands[0].astype(NUMPY[target])
