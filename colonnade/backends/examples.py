@@ -35,8 +35,8 @@ class Decoder:
         self._parts = [(_Plan(d.features), d, d.name in kept) for d in program.decodes]
         self._offsets = offsets
 
-    def fields(self, feed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], int]:
-        """The inputs made of Examples, the other values of the request, and the number of Examples.
+    def fields(self, feed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
+        """The inputs made of Examples, the other values of the request, and the number of Examples by its symbol.
 
         Facts: dense inputs are Arrow arrays of `B` (lists of fixed sizes of) values; ragged ones are Arrow arrays of N
         values, their offsets numpy arrays.
@@ -59,13 +59,13 @@ class Decoder:
             )
         fields: dict[str, Any] = {}
         rest = dict(feed)
-        num_rows = 0
+        sizes: dict[str, int] = {}
         for plan, decode, kept in self._parts:
-            num_rows = len(texts[decode.name])
+            sizes.setdefault(str(decode.rows), len(texts[decode.name]))
             self._add(fields, plan, decode, texts[decode.name])
             if not kept:
                 del rest[decode.name]
-        return fields, rest, num_rows
+        return fields, rest, sizes
 
     def _add(self, fields: dict[str, Any], plan: _Plan, decode: Decode, texts: Strings) -> None:
         found = plan.scan(texts, decode.name)

@@ -106,8 +106,10 @@ class FeedReader:
             return self._read_matrices(feed, room)
         return self._read_values(feed, room)
 
-    def _read_arrays(self, feed: Mapping[str, Any], room: Room | None) -> Request:
-        sizes: dict[str, int] = {}
+    def _read_arrays(
+        self, feed: Mapping[str, Any], room: Room | None, known: Mapping[str, int] | None = None
+    ) -> Request:
+        sizes: dict[str, int] = dict(known or {})
         packed = []
         is_torch = False
         for packer in self._packers:
@@ -167,16 +169,16 @@ class FeedReader:
                 got=type(feed).__name__,
                 want=f"dict of {', '.join(sorted(decoder.keys))}",
             )
-        fields, rest, num_rows = decoder.fields(feed)
+        fields, rest, known = decoder.fields(feed)
         if rest:
-            return self._read_values({**rest, **fields}, room)
+            return self._read_values({**rest, **fields}, room, known)
         try:
-            sizes: dict[str, int] = {}
-            packed = tuple(packer.columns(fields, num_rows, sizes, room) for packer in self._packers)
+            sizes = dict(known)
+            packed = tuple(p.columns(fields, known.get(str(p.layout.rows), 0), sizes, room) for p in self._packers)
             tensors = {i.name: self._tensor(i, self._value(i, fields[i.name]), sizes) for i in self._others}
             return Request(packed, tensors, sizes, is_torch=False)
         except UNUSUAL:
-            return self._read_values(fields, room)
+            return self._read_values(fields, room, known)
 
     def _read_matrices(self, by_dtype: Mapping[str, Any], room: Room | None) -> Request:
         arrays = self._matrices.checked(by_dtype)
@@ -196,8 +198,10 @@ class FeedReader:
         wanted = [f"{i.name}: {i.dtype}{_shape(i)}" for i in self.inputs.values() if i.name in named]
         return wanted or [f"only {', '.join(self.inputs)}"]
 
-    def _read_values(self, feed: Mapping[str, Any], room: Room | None) -> Request:
-        """Converts what is legal, and lists everything that is not."""
+    def _read_values(
+        self, feed: Mapping[str, Any], room: Room | None, known: Mapping[str, int] | None = None
+    ) -> Request:
+        """Converts what is legal, and lists everything that is not.   known: dims that the request says elsewhere."""
         arrays: dict[str, Array] = {}
         problems = [f"{name}: missing" for name in self.inputs if name not in feed]
         problems += [f"{name}: unexpected" for name in feed if name not in self.inputs]
@@ -215,7 +219,7 @@ class FeedReader:
                 want=listed(self._wanted(problems)),
                 help="give every input of the signature, with its dtype and shape, and one number of rows",
             )
-        request = self._read_arrays(arrays, room)
+        request = self._read_arrays(arrays, room, known)
         is_torch = any(isinstance(value, torch.Tensor) for value in feed.values())
         return Request(request.packed, request.tensors, request.sizes, is_torch)
 

@@ -379,7 +379,8 @@ def _consts(columns: Iterable[Column]) -> dict[str, Const]:
 
 def name_batch(program: Program) -> Program:
     """The commonest leading dim of the inputs is called B."""
-    leading = Counter(i.shape[0] for i in program.inputs if i.shape and dims.is_symbol(i.shape[0]))
+    first = [i.shape[0] for i in program.inputs if i.shape and i.offsets is None] + [d.rows for d in program.decodes]
+    leading = Counter(d for d in first if dims.is_symbol(d))
     if not leading:
         return program
     (batch, _), *_ = leading.most_common(1)

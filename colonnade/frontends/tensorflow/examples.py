@@ -11,7 +11,8 @@ from colonnade.core.consts import Const
 from colonnade.core.examples import Feature
 from colonnade.errors import ImportFailure
 from colonnade.frontends.tensorflow.protos import Node as Source
-from colonnade.ir.graph import Node, op_of
+from colonnade.ir.graph import Node, args_of, op_of
+from colonnade.ops.graph._values import array, tensor
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.op import GraphOp
@@ -74,10 +75,14 @@ def _dense(
 
 
 def _known(node: Node, what: str) -> np.ndarray[Any, Any]:
+    """The value of a tensor that is made of constants alone."""
     op = op_of(node)
-    if not isinstance(op, Constant):
-        raise ImportFailure(f"{what} is computed: it must be a constant", got=op.name if op else str(node))
-    return op.value.array
+    if isinstance(op, Constant):
+        return op.value.array
+    if op is None or op.num_outputs != 1 or not args_of(node):
+        raise ImportFailure(f"{what} is not made of constants alone", got=op.name if op else str(node))
+    value: Any = op.reference(*(tensor(_known(arg, what)) for arg in args_of(node)))
+    return array(value)
 
 
 def _texts(node: Node) -> list[str]:
