@@ -179,7 +179,8 @@ def inputs_of(program: Program, feed: Mapping[str, Array]) -> Mapping[str, Array
     """The values of a program's inputs: a request's own, and those decoded of its Examples."""
     if not program.decodes:
         return feed
-    fields, rest, rows = Decoder(program).fields(feed)
+    fields, rest, sizes = Decoder(program).fields(feed)
+    rows = next(iter(sizes.values()))
     ends = {i.offsets for i in program.inputs}
     dense = {i.name: i.shape[1:] for i in program.inputs if i.offsets is None and i.name not in ends}
     found = {name: _flat(value) for name, value in fields.items()}
