@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
 
 from colonnade import artifact
 from colonnade.backends.backend import Backend
 from colonnade.backends.cpu import CpuBackend
 from colonnade.backends.reference import ReferenceBackend
 from colonnade.config import settings
-from colonnade.core import facts
+from colonnade.core import facts, quantize
 from colonnade.core.quantize import NARROW
 from colonnade.errors import ArtifactError, OptionError
 from colonnade.executable import Executable
@@ -23,6 +26,7 @@ from colonnade.ir.explanation import ColumnOrigin, Decision, Explanation, PassCo
 from colonnade.ir.graph import Graph
 from colonnade.ir.infer import Memo
 from colonnade.ir.program import Program, Weights, param_value
+from colonnade.ir.table import Table
 from colonnade.ir.table_types import Wanted, store_all, with_types
 from colonnade.passes.assemble import assemble
 from colonnade.passes.base import Log, Pass, run
@@ -174,7 +178,7 @@ def refresh(
             where=f"{model} against {like}",
             help="compile it without --like",
         )
-    rows = {t.name: source.store[t.source or t.name] for t in loaded.program.tables}
+    rows = {t.name: _rows_of(t, source.store, loaded) for t in loaded.program.tables}
     params = {}
     for name, _, _ in loaded.program.params:
         value = param_value(name, source.store)
@@ -184,6 +188,14 @@ def refresh(
     weights = Weights(rows | stored, params, loaded.weights.consts)
     explanation = replace(loaded.explanation, tables=facts_of_tables)
     return artifact.refresh(like, directory, weights, golden=golden, explanation=explanation, progress=progress)
+
+
+def _rows_of(table: Table, store: Mapping[str, NDArray[Any]], loaded: artifact.Loaded) -> NDArray[Any]:
+    """A table's rows: the variable's, or as they were where the table is part of the graph itself."""
+    name = table.source or table.name
+    if name in store:
+        return store[name]
+    return quantize.decode(loaded.weights.tables[table.name], table.dtype, table.embedding_dim)
 
 
 def lower(

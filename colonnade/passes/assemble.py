@@ -50,6 +50,7 @@ from colonnade.ops.graph.transpose import Transpose
 from colonnade.ops.graph.variable import Variable
 from colonnade.ops.op import GraphOp, Operand
 from colonnade.passes.decode_inputs import decoded_inputs, decodes_of, inputs_of
+from colonnade.passes.extract_columns import table_name
 from colonnade.passes.fuse_dense import fuse
 
 MOVING = (BroadcastTo, ExpandDims, Reshape, Slice, Squeeze, StridedSlice, Tile, Transpose)
@@ -302,11 +303,15 @@ class _Assembler:
             params=tuple((k, str(v.dtype).removeprefix("torch."), tuple(v.shape)) for k, v in params.items()),
             decodes=decodes_of(self.decoded, {i.name for i in made}),
         )
-        rows = {t.name: self.graph.store[t.source] for t in tables.values()}
+        held = {table_name(op_of(args_of(n)[0])): op_of(args_of(n)[0]) for n in columns}  # type: ignore[arg-type]
+        rows = {k: v.value.array if isinstance(v, Constant) else self.graph.store[k] for k, v in held.items()}
         return name_batch(program), Weights(rows, params, _consts(program.columns))
 
     def _table(self, node: Node) -> Table:
         op = op_of(node)
+        if isinstance(op, Constant):
+            rows, width = op.value.array.shape
+            return Table(table_name(op), rows, width, op.value.array.dtype.name)
         assert isinstance(op, Variable)
         rows, width = op.shape
         return Table(op.key, rows, width, op.dtype, source=op.key)

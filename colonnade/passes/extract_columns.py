@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+import numpy as np
+
 from colonnade.core.dims import Dim
 from colonnade.core.expr import Expr
 from colonnade.core.facts import Facts
@@ -12,6 +14,7 @@ from colonnade.ir.column import Column, fields_read
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.decoded import decoded_names
 from colonnade.ir.graph import Node, args_of, facts_of, op_of, source_of
+from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.parse_example import ParseExample
@@ -72,11 +75,20 @@ def _value(editor: Editor, column: Column, table: Node, reader: Reader, ids: Nod
 
 
 def _looked_up(node: Node) -> Node | None:
-    """The variable that the node looks rows up in."""
+    """The variable or constant that the node looks rows up in."""
     if not isinstance(node.target, Gather | EmbeddingBag):
         return None
     table = args_of(node)[0]
-    return table if isinstance(table.target, Variable) and facts_of(table).rank == 2 else None
+    return table if isinstance(table.target, Variable | Constant) and facts_of(table).rank == 2 else None
+
+
+def table_name(op: Variable | Constant) -> str:
+    """The name of a table: its variable's, or one that says what its constant holds."""
+    if isinstance(op, Variable):
+        return op.key
+    array = op.value.array
+    is_identity = array.shape[0] == array.shape[1] and bool((array == np.eye(len(array), dtype=array.dtype)).all())
+    return f"identity[{len(array)}]" if is_identity else f"const_{op.value.digest}"
 
 
 def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) -> Column | Reject:
@@ -98,11 +110,11 @@ def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) 
     if reason is not None:
         return Reject(reason)
     variable = op_of(table)
-    assert isinstance(variable, Variable) and isinstance(rows[0], int)
+    assert isinstance(variable, Variable | Constant) and isinstance(rows[0], int)
     return Column(
         name="",
         ids=read.expr,
-        table=variable.key,
+        table=table_name(variable),
         pooling=pooling,
         filters=tuple(f for f in _filters(read) if not keeps_all(f, dtypes)),
         default_row=default_row,

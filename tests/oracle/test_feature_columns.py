@@ -189,6 +189,54 @@ def of_file(tf: Any, content: bytes, **options: Any) -> Any:
     return tf.feature_column.categorical_column_with_vocabulary_file("x", str(path), **options)
 
 
+# -- indicators --------------------------------------------------------------------------------------------------------
+@kind({"x": ints((1, 1, 4), (-1, -1, -1), (0, 5, -7), (3, -1, 3), (2**63 - 1, 4, 2**32))})
+def indicator_of_identity(tf: Any) -> Any:
+    return tf.feature_column.indicator_column(tf.feature_column.categorical_column_with_identity("x", 5))
+
+
+@kind({"x": PAIRS[:, :1]})
+def indicator_of_buckets(tf: Any) -> Any:
+    buckets = tf.feature_column.bucketized_column(tf.feature_column.numeric_column("x"), [0.0, 10.0])
+    return tf.feature_column.indicator_column(buckets)
+
+
+@kind({"x": PAIRS})
+def indicator_of_buckets_of_two(tf: Any) -> Any:
+    buckets = tf.feature_column.bucketized_column(tf.feature_column.numeric_column("x", (2,)), [0.0, 10.0, 11.0])
+    return tf.feature_column.indicator_column(buckets)
+
+
+@kind({"x": PAIRS[:, :1]})
+def buckets_themselves(tf: Any) -> Any:
+    return tf.feature_column.bucketized_column(tf.feature_column.numeric_column("x"), [-1.0, 0.0, 10.0])
+
+
+@kind({"x": np.concatenate([PAIRS, PAIRS[::-1, :1]], 1)})
+def buckets_of_three_themselves(tf: Any) -> Any:
+    return tf.feature_column.bucketized_column(tf.feature_column.numeric_column("x", (3,)), [0.0, 10.0])
+
+
+@kind({"x": np.concatenate([WORDS, WORDS, WORDS[::-1]], 1)})
+def indicator_of_words(tf: Any) -> Any:
+    return tf.feature_column.indicator_column(words(tf))
+
+
+@kind({"x": texts("x;yy;;nothing;x;x", "", ";", "zz", "w;" * 9).reshape(-1)})
+def indicator_of_split_words(tf: Any) -> Any:
+    return tf.feature_column.indicator_column(words(tf, num_oov_buckets=2))
+
+
+@kind({"x": ints((1, 2), (-1, 7), (5, 5), (-1, -1))})
+def indicator_of_a_hash(tf: Any) -> Any:
+    return tf.feature_column.indicator_column(tf.feature_column.categorical_column_with_hash_bucket("x", 30, tf.int64))
+
+
+@kind({"x": IDS})
+def indicator_of_one(tf: Any) -> Any:
+    return tf.feature_column.indicator_column(tf.feature_column.categorical_column_with_identity("x", 1, 0))
+
+
 # -- checks ------------------------------------------------------------------------------------------------------------
 class Model:
     """A SavedModel, TensorFlow's answers, and ours by target."""
@@ -264,6 +312,18 @@ def test_a_vocabulary_travels_with_the_artifact(tmp_path: Path) -> None:
         expected = model.run({"x": asked})["out"]
     compiler.compile(path).save(tmp_path / "artifact")
     assert compiler.load(tmp_path / "artifact")({"x": asked})["out"].tobytes() == expected.tobytes()
+
+
+@pytest.mark.parametrize("table_dtype", [None, "float16", "int8-rowwise"])
+def test_an_identity_matrix_travels_with_the_artifact(
+    models: Callable[[str], Model], tmp_path: Path, table_dtype: str | None
+) -> None:
+    model, feed = models("indicator_of_split_words"), dict(KINDS["indicator_of_split_words"].feed)
+    expected = model.tensorflow.run(feed)["out"]
+    compiler.compile(model.path, table_dtype=table_dtype).save(tmp_path / "first")
+    compiler.refresh(model.path, tmp_path / "first", tmp_path / "second")
+    for folder in ("first", "second"):
+        np.testing.assert_allclose(compiler.load(tmp_path / folder)(feed)["out"], expected, rtol=1e-6)
 
 
 @pytest.mark.parametrize("name", [name for name, each in KINDS.items() if each.refused])

@@ -45,6 +45,7 @@ from colonnade.ops.graph.min import Min
 from colonnade.ops.graph.minimum import Minimum
 from colonnade.ops.graph.mul import Mul
 from colonnade.ops.graph.neg import Neg
+from colonnade.ops.graph.one_hot import OneHot
 from colonnade.ops.graph.ones_like import OnesLike
 from colonnade.ops.graph.pack import Pack
 from colonnade.ops.graph.pow import Pow
@@ -186,6 +187,7 @@ SPELLINGS: dict[str, Spelling] = {
     "Mul": lambda a: Mul(),
     "Neg": lambda a: Neg(),
     "NotEqual": _compare("ne"),
+    "OneHot": lambda a: OneHot(axis=a.get("axis", -1)),
     "OnesLike": lambda a: OnesLike(),
     "Pack": lambda a: Pack(axis=a.get("axis", 0)),
     "Pow": lambda a: Pow(),
