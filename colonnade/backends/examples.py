@@ -127,6 +127,9 @@ class _Plan:
         self._spec = np.array(rows, np.int64).reshape(len(rows), 4)
         fills = [f.default.array.reshape(-1).tolist() if f.default is not None else [] for f in self.features]
         self._fills = [_joined(v) if f.dtype == "string" else None for v, f in zip(fills, self.features, strict=True)]
+        nothing = self.scan(Strings(np.empty(0, np.uint8), np.zeros(1, np.int64)), "")
+        for f in range(len(self.features)):  # the loops compile now, not at the first request
+            self.values(nothing, f)
 
     def scan(self, texts: Strings, key: str) -> _Found:
         """Find every feature. Errors: FeedError that names each bad Example with its first bad feature."""
@@ -135,10 +138,11 @@ class _Plan:
         places = np.empty((num, num_rows, 2), np.int64)
         troubles = np.empty((num_rows, 4), np.int64)
         spec = (self._keys, self._key_ends, self._table, self._first, self._following, self._spec)
-        bad = loops.scan(texts.data, texts.offsets, *spec, places, counts, sizes, troubles)
+        data, ends = _read_only(texts.data), _read_only(texts.offsets)
+        bad = loops.scan(data, ends, *spec, places, counts, sizes, troubles)
         if bad:
             raise refuse([Trouble(*row) for row in troubles[:bad].tolist()], self.features, f"input {key!r}")
-        return _Found(texts.data, places, counts, sizes)
+        return _Found(data, places, counts, sizes)
 
     def values(self, found: _Found, f: int) -> tuple[pa.Array, npt.NDArray[np.int64]]:
         """All values of one feature, flat, and where those of each Example begin and end."""
@@ -175,6 +179,13 @@ class _Plan:
         ends = np.zeros(num + 1, np.int64)
         loops.copy_texts(found.data, found.places[f], width, spread, fill, fill_ends, data, ends)
         return Strings(data, ends).to_arrow()
+
+
+def _read_only(array: Array) -> Array:
+    """Arrays of Arrow's are so; numba compiles once more for arrays that may be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def _has_default(feature: Feature) -> bool:

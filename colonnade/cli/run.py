@@ -131,7 +131,7 @@ def _from_json(value: Any, program: Program, where: str) -> dict[str, Any]:
         value = {name: [row[name] for row in value] for name in names}
     if not isinstance(value, Mapping):
         raise FeedError("a request is an object of columns, or a list of rows", where=where, got=type(value).__name__)
-    ranks = {item.name: item.shape for item in program.inputs}
+    ranks = {item.name: item.shape for item in program.signature}
     return {name: _nested(column, ranks.get(name, ())) for name, column in value.items()}
 
 
