@@ -146,6 +146,11 @@ class Executable:
         """The weights in force."""
         return self._state.weights
 
+    @property
+    def reader(self) -> FeedReader:
+        """Reads requests of the program: for callers that read and answer apart."""
+        return self._reader
+
     def __call__(self, feed: Feed | PackedFeed) -> dict[str, Any]:
         """The outputs by name: torch tensors where the request held one, else numpy arrays; all owned by the caller.
 

@@ -25,7 +25,7 @@ def counted(call: Call, requests: int, device: torch.device) -> Counter[str]:
     cuda = device.type == "cuda"
     activities = [ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU]
     call()
-    with profile(activities=activities) as profiler:
+    with profile(activities=activities, acc_events=True) as profiler:
         for _ in range(requests):
             call()
         if cuda:

@@ -65,7 +65,7 @@ class Ours:
         runner = self._backend.runner
         assert runner is not None
         self.runner = runner
-        self.reader = FeedReader(program, layouts(program), runner.dense_inputs)
+        self.reader = self.executable.reader  # a room knows the layouts of its own program alone
 
     def request(self, feed: Feed) -> Request:
         """The request, read and packed."""

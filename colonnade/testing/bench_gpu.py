@@ -355,7 +355,7 @@ def activities(call: Call, requests: int, device: torch.device) -> Activities | 
         return None
     call()
     torch.cuda.synchronize(device)
-    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+    with profile(activities=[ProfilerActivity.CUDA], acc_events=True) as profiler:
         for _ in range(requests):
             call()
         torch.cuda.synchronize(device)
