@@ -32,6 +32,10 @@ COUNTED = {
 Row = Mapping[str, Any]
 
 
+LEFT_OUT = ("throughput", "co-running")
+"""Parts with a line for every number of callers or place of tables: they stand in the rows and on the page."""
+
+
 def newest(folder: Path, *, on_gpu: bool = False) -> list[Row]:
     """The last row of each (case, part, batch size), in that order; those of a GPU or all others."""
     found: dict[tuple[str, str, int], Row] = {}
@@ -78,6 +82,8 @@ def rendered_on_gpu(rows: Iterable[Row]) -> str:
     ]
     places: dict[str, None] = {}
     for row in rows:
+        if row["what"].startswith(LEFT_OUT):
+            continue
         least = row["floor"].get("seconds")
         counted = "; ".join(f"{name} {_number(row['facts'][k])}" for k, name in COUNTED.items() if k in row["facts"])
         for side, timing in row["sides"].items():
