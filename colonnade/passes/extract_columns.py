@@ -16,8 +16,11 @@ from colonnade.ir.decoded import decoded_names
 from colonnade.ir.graph import Node, args_of, facts_of, op_of, source_of
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
+from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.parse_example import ParseExample
+from colonnade.ops.graph.reshape import Reshape
+from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.variable import Variable
 from colonnade.ops.op import ElementFacts
 from colonnade.passes.base import Editor, Pass, Reject
@@ -53,9 +56,23 @@ class ExtractColumns(Pass):
             column = replace(column, name=_unique(column, names))
             value = _value(editor.at(node), column, table, reader, args_of(node)[1])
             editor.record(node, True, f"column {column.name}: ids and rows are proven to be of the same elements")
-            editor.graph.replace(node, value)
+            editor.graph.replace(node, _shaped(editor, node, value))
             changed += 1
         return changed
+
+
+def _shaped(editor: Editor, node: Node, value: Node) -> Node:
+    """`[B, D]` in the shape that the lookup had, `[B, 1, .., D]`; who drops the ones again reads it as it is."""
+    rank = facts_of(node).rank
+    assert rank is not None
+    if rank == 2:
+        return value
+    for user in list(node.users):
+        if isinstance(user.target, Reshape | Squeeze) and facts_of(user).shape == facts_of(value).shape:
+            editor.graph.replace(user, value)
+    for _ in range(rank - 2):
+        value = editor.add(ExpandDims(), value, editor.constant(np.int32(1)))
+    return value
 
 
 def _value(editor: Editor, column: Column, table: Node, reader: Reader, ids: Node) -> Node:
@@ -144,8 +161,9 @@ def _single(node: Node, read: Elements) -> str | None:
         return "rows are gathered along another axis than 0"
     if not isinstance(read.domain, Dense) or read.domain.width != 1:
         return "the gather keeps several vectors a row: an unpooled column"
-    if facts_of(node).rank != 2:
-        return f"the gather's result has rank {facts_of(node).rank}: an unpooled column"
+    shape = facts_of(node).shape
+    if not shape or len(shape) < 2 or shape[0] != read.domain.rows or any(d != 1 for d in shape[1:-1]):
+        return f"the gather's result is not proven to be one vector a row, but {shape}"
     return None
 
 

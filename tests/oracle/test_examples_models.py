@@ -81,6 +81,32 @@ def build_v1(path: Path) -> None:
             v1.saved_model.simple_save(session, str(path), {"rows": serialized}, outputs)
 
 
+def build_keras(path: Path) -> None:
+    """A Keras 3 model behind a signature that parses: layers of one id a row."""
+    tf = tensorflow()
+    keras = tf.keras
+    inputs = {name: keras.Input((1,), dtype=t, name=name) for name, t in (("city", "string"), ("user", "int64"))}
+    inputs["price"] = keras.Input((1,), dtype="float32", name="price")
+    city = keras.layers.StringLookup(vocabulary=["a", "b", "c"], num_oov_indices=1)(inputs["city"])
+    user = keras.layers.Hashing(50)(inputs["user"])
+    embedded = [
+        keras.layers.Flatten()(keras.layers.Embedding(rows, dim)(ids))
+        for ids, rows, dim in ((city, 4, 3), (user, 50, 4))
+    ]
+    joined = keras.layers.Concatenate()([*embedded, inputs["price"]])
+    model = keras.Model(inputs, keras.layers.Dense(2, activation="sigmoid")(joined))
+    spec = {
+        "city": tf.io.FixedLenFeature([1], tf.string, default_value=""),
+        "user": tf.io.FixedLenFeature([1], tf.int64),
+        "price": tf.io.FixedLenFeature([1], tf.float32, default_value=0.0),
+    }
+    archive = keras.export.ExportArchive()
+    archive.track(model)
+    signature = [tf.TensorSpec([None], tf.string, name="rows")]
+    archive.add_endpoint("serve", lambda rows: {"y": model(tf.io.parse_example(rows, spec))}, signature)
+    archive.write_out(str(path), verbose=False)
+
+
 class Model:
     """A model, TensorFlow's and ours."""
 
@@ -122,6 +148,21 @@ def first_version(tmp_path_factory: pytest.TempPathFactory) -> Model:
     path = tmp_path_factory.mktemp("examples") / "v1"
     build_v1(path)
     return Model(path)
+
+
+def test_a_keras_model_that_parses(tmp_path: Path) -> None:
+    build_keras(tmp_path / "keras")
+    model = Model(tmp_path / "keras")
+    assert [c.name for c in model.ours[0].program.columns] == ["city", "user"]
+    for seed in range(10):
+        r = random.Random(seed)
+        rows = []
+        for _ in range(r.choice([0, 1, 7, 20])):
+            user = examples.entry("user", examples.listed("int64", [r.randrange(-5, 10**6)]))
+            city = examples.entry("city", examples.listed("string", [r.choice([b"a", b"c", b"d", b""])]))
+            rows.append(examples.example(user, *([city] if r.random() < 0.7 else [])))
+        assert model.check(rows)
+    assert not model.check([b""])
 
 
 def _entry(r: random.Random, key: str) -> bytes:

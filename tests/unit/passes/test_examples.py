@@ -21,6 +21,7 @@ from colonnade.ops.graph.bucketize import Bucketize
 from colonnade.ops.graph.cast import Cast
 from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
+from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.pack import Pack
 from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.reshape import Reshape
@@ -215,3 +216,22 @@ def test_passes_keep_random_examples() -> None:
         made = np.empty(4, object)
         made[:] = [examples.serialized(r, features, wrong=0, damage=0) for _ in range(4)]
         check_passes(graph, COLUMNS, [{"rows": made}, {"rows": made[:0]}])
+
+
+@pytest.mark.parametrize("width", [(1,), (1, 1)])
+def test_a_gather_of_one_vector_a_row_is_a_column_whatever_its_rank(width: tuple[int, ...]) -> None:
+    b = Builder()
+    x = b.input("x", "int64", "B", *width)
+    found = b.add(Gather(), b.table("t", 9, 3), x, 0)
+    graph = b.done(flat=b.add(Reshape(), found, [-1, 3]), whole=found, other=b.add(Reshape(), found, [3, -1]))
+    feed = torch.tensor([4, 0, 8]).reshape(3, *width)
+    check_passes(graph, COLUMNS, [{"x": feed}, {"x": feed[:1]}])
+    assert isinstance(graph.outputs["flat"].target, ColumnValue)
+
+
+@pytest.mark.parametrize("shape", [("B", 2), (1, "B"), ("B", "T")])
+def test_a_gather_of_several_vectors_a_row_is_none(shape: tuple[int | str, ...]) -> None:
+    b = Builder()
+    graph = b.done(y=b.add(Gather(), b.table("t", 9, 3), b.input("x", "int64", *shape), 0))
+    check_passes(graph, COLUMNS, [{"x": torch.tensor([[4, 0]])}])
+    assert count(graph, ColumnValue) == 0
