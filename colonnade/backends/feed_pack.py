@@ -22,7 +22,7 @@ from colonnade.backends.feed_room import SpareMemory
 from colonnade.backends.feed_values import Unusual, arrow_type, is_text
 from colonnade.backends.sizes import ShapeBinder
 from colonnade.core.batch import Layout, Packed, Place
-from colonnade.core.objects import gather_arrays, prepare
+from colonnade.core.objects import Empty, gather_arrays, prepare
 from colonnade.core.strings import Strings
 from colonnade.ir.program import Input
 from colonnade.ops.op import torch_dtype
@@ -142,13 +142,16 @@ class _Buffers:
         flat = buffer[self.num_rows * run.start : self.num_rows * (run.start + run.total)]
         return flat.reshape(self.num_rows * len(run.names), *run.trailing)
 
+    def empty(self) -> Empty:
+        """What makes the memory of strings: those of all runs at once go where the room has a place for them."""
+        return self.spare.empty if self.room is None else self.room.strings(self.layout, self.num_rows)
+
     def gather(self, run: Run, values: tuple[Any, ...]) -> bool:
         """Write contiguous arrays of exactly the declared dtype and shape; false where any value is another."""
         shape = (self.num_rows, *run.trailing)
         if run.dtype != "string":
             return gather_arrays(values, shape, self.part(run))
-        empty = self.spare.empty if self.room is None else self.room.strings(self.layout, self.num_rows)
-        texts = Strings.from_arrays(values, shape, empty)
+        texts = Strings.from_arrays(values, shape, self.empty())
         if texts is not None:
             self.texts.append(texts)
         return texts is not None
@@ -198,8 +201,7 @@ class _Buffers:
     def packed(self) -> Packed:
         strings = Strings(NO_BYTES, NO_STRINGS)
         if self.texts:
-            joined = pa.concat_arrays([t.to_arrow() for t in self.texts]) if len(self.texts) > 1 else None
-            strings = self.texts[0] if joined is None else Strings.from_arrow(joined)
+            strings = self.texts[0] if len(self.texts) == 1 else Strings.joined(self.texts, self.empty())
         return Packed(self.num_rows, self.buffers, strings.data, strings.offsets)
 
 

@@ -52,3 +52,13 @@ def test_subclasses_of_bytes_and_str_and_strided_arrays() -> None:
     values = np.array([np.bytes_(b"a"), "skipped", np.str_("\u00e9"), None, b""], dtype=object)
     assert Strings.from_objects(values[::2]).to_objects().tolist() == [b"a", "\u00e9".encode(), b""]
     assert Strings.from_objects(tuple(values[::2])).to_objects().tolist() == [b"a", "\u00e9".encode(), b""]
+
+
+@given(st.lists(st.lists(st.binary(max_size=5), max_size=4), min_size=1, max_size=5), st.integers(0, 3))
+def test_joined_parts_are_all_strings_in_order(parts: list[list[bytes]], skip: int) -> None:
+    made = [Strings.from_objects(np.array(p, object)) for p in parts]
+    cut = [Strings(s.data, s.offsets[min(skip, len(s)) :]) for s in made]  # these begin after 0
+    got = Strings.joined(cut)
+    want = [t for p in parts for t in p[min(skip, len(p)) :]]
+    assert list(got.to_objects()) == want
+    assert got.offsets[0] == 0 and len(got) == len(want)
