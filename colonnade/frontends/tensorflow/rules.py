@@ -104,7 +104,9 @@ def arg_max(importer: Importer, source: Source) -> Node:
     if dtype.startswith("float"):
         lowest = importer.add(Constant(Const(np.array(-np.inf, dtype=dtype))), source=source)
         unordered = importer.add(Compare("ne"), x, x, source=source)
-        x = importer.add(Select(), unordered, lowest, x, source=source)
+        ordered = importer.add(Select(), unordered, lowest, x, source=source)
+        ordered.meta["source"] = ""  # the source has no such tensor
+        x = ordered
     return importer.add(ArgMax(source.attrs.get("output_type", "int64")), x, axis, source=source)
 
 
