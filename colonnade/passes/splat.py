@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from colonnade.ir.graph import Node, args_of, op_of
 from colonnade.ops.graph._values import array, tensor
@@ -27,44 +28,59 @@ from colonnade.ops.graph.sub import Sub
 from colonnade.ops.graph.tile import Tile
 from colonnade.ops.graph.zeros_like import ZerosLike
 
+Value = npt.NDArray[Any]
 MOVING = (BroadcastTo, ExpandDims, Reshape, Squeeze, Tile)
 EXACT = (Add, Cast, Compare, LogicalAnd, LogicalNot, LogicalOr, Mul, Sqrt, Sub)
 """Ops on elements whose results every machine rounds alike."""
 
 
-def splat(node: Node) -> np.ndarray[Any, Any] | None:
+def splat(node: Node) -> Value | None:
     """The value as an array of rank 0; None where it is not known, or is a denormal float on the way."""
+    return _splat(node, {})
+
+
+def _splat(node: Node, known: dict[Node, Value | None]) -> Value | None:
+    """The same. known: of the nodes that were looked at, so that what many read is computed once."""
+    if node not in known:
+        known[node] = _of_op(node, known)
+    return known[node]
+
+
+def _of_op(node: Node, known: dict[Node, Value | None]) -> Value | None:
     op = op_of(node)
     if isinstance(op, Constant):
         return _common(op.value.array)
     if isinstance(op, ZerosLike | OnesLike):
         return _like(node, int(isinstance(op, OnesLike)))
     if isinstance(op, Fill):
-        return splat(args_of(node)[1])
+        return _splat(args_of(node)[1], known)
     if isinstance(op, MOVING):
-        return splat(args_of(node)[0])
+        return _splat(args_of(node)[0], known)
     if not isinstance(op, EXACT):
         return None
-    values = [splat(arg) for arg in args_of(node)]
-    if any(v is None for v in values):
-        return None
+    values = []
+    for arg in args_of(node):
+        value = _splat(arg, known)
+        if value is None:
+            return None
+        values.append(tensor(value))
     with np.errstate(all="ignore"):
-        return _plain(array(op.reference(*(tensor(v) for v in values))))
+        return _plain(array(op.reference(*values)))
 
 
-def _like(node: Node, value: int) -> np.ndarray[Any, Any] | None:
+def _like(node: Node, value: int) -> Value | None:
     known = node.meta["facts"]
     return None if known.dtype == "string" else np.array(value, known.dtype)
 
 
-def _common(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+def _common(values: Value) -> Value | None:
     flat = values.reshape(-1)
     if flat.dtype == object or flat.size == 0 or flat.tobytes() != np.repeat(flat[:1], flat.size).tobytes():
         return None
     return _plain(flat[0].reshape(()))
 
 
-def _plain(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+def _plain(value: Value) -> Value | None:
     """TensorFlow's kernels may flush denormals."""
     denormal = value.dtype.kind == "f" and 0 < abs(value) < np.finfo(value.dtype).tiny
     return None if denormal else value
