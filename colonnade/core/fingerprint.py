@@ -126,3 +126,14 @@ def fingerprint64(s: bytes) -> int:
     z, x = x, z
     low = _mix16(v[0], w[0], factor) + _shift_mix(y) * K0 + z & MASK
     return _mix16(low, _mix16(v[1], w[1], factor) + x & MASK, factor)
+
+
+CAT = 0xC6A4A7935BD1E995
+
+
+def fingerprint_cat(a: int, b: int) -> int:
+    """One fingerprint of two, in order. Source: TensorFlow's FingerprintCat64."""
+    result = (a ^ CAT) ^ (_shift_mix(b * CAT & MASK) * CAT & MASK)
+    result = result * CAT & MASK
+    result = _shift_mix(result) * CAT & MASK
+    return _shift_mix(result)

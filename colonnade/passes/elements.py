@@ -36,11 +36,16 @@ from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.select import Select
+from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.string_split import StringSplit
 from colonnade.ops.graph.where import Where
+from colonnade.ops.hash_bytes import HashBytes
+from colonnade.ops.join_hash import JoinHash
+from colonnade.ops.mod import Mod
 from colonnade.ops.not_equal import NotEqual
 from colonnade.ops.replace_outside import ReplaceOutside
+from colonnade.ops.seed_hash import SeedHash
 from colonnade.ops.split import Split
 from colonnade.passes.base import Reject
 from colonnade.passes.indices import column_of
@@ -128,6 +133,8 @@ class Reader:
             return self._decoded(base, op, output, node)
         if isinstance(op, StringSplit) and output == 1:
             return self._tokens(base, op)
+        if isinstance(op, SparseCross) and output == 1:
+            return self._crossed(base, op)
         if isinstance(op, Reshape | ExpandDims | Squeeze):
             return self._reshaped(base)
         if isinstance(op, Gather):
@@ -269,6 +276,49 @@ class Reader:
             return Reject("a select puts something else than one integer in the place of ids")
         return Elements(Apply(ReplaceOutside(outside.lo, outside.hi, value), read.expr), read.domain)
 
+    def _crossed(self, node: Node, op: SparseCross) -> Elements | Reject:
+        """Hashes of at most one feature a row of each operand; a row that lacks one has none."""
+        sparse, dense = op.split(args_of(node))
+        reads = [self._of_matrix(*parts) for parts in sparse] + [self.elements(x) for x in dense]
+        words: list[Expr] = []
+        masks: list[Expr] = []
+        roots: list[Dense] = []
+        for read in reads:
+            if isinstance(read, Reject):
+                return read
+            domain = read.domain
+            while isinstance(domain, Kept):
+                masks += domain.masks
+                domain = domain.parent
+            if not isinstance(domain, Dense) or domain.width != 1:
+                return Reject("a cross combines several features of a row")
+            roots.append(domain)
+        if len(set(roots)) != 1:
+            return Reject("the operands of a cross are not proven to be of the same rows")
+        for read, x in zip(reads, [*(values for _, values, _ in sparse), *dense], strict=True):
+            assert isinstance(read, Elements)
+            words.append(Apply(HashBytes(), read.expr) if facts_of(x).dtype == "string" else read.expr)
+        first, *others = words
+        expr: Expr = Apply(SeedHash(op.hash_key), first)
+        for word in others:
+            expr = Apply(JoinHash(), expr, word)
+        kept = tuple(dict.fromkeys(masks))
+        return Elements(Apply(Mod(op.num_buckets), expr), Kept(roots[0], kept) if kept else roots[0])
+
+    def _of_matrix(self, indices: Node, values: Node, shape: Node) -> Elements | Reject:
+        """The values of a sparse matrix, whose rows are proven to be the batch's."""
+        read, domain = self.elements(values), self._matrix_domain(indices)
+        if isinstance(read, Reject):
+            return read
+        if isinstance(domain, Reject):
+            return domain
+        sizes, root = facts_of(shape).values, domain
+        while isinstance(root, Kept | Tokens):
+            root = root.parent
+        if domain != read.domain or not sizes or sizes[0] != root.rows:
+            return Reject("row numbers and features are not proven to be of the same elements")
+        return read
+
     def _found(self, node: Node, op: LookupTableFind) -> Elements | Reject:
         x, default = args_of(node)
         made = vocabulary(op, _splat(default))
@@ -372,6 +422,9 @@ class Reader:
             return self._token_rows(base)
         if isinstance(op, Where):
             return self._mask_rows(base)
+        if isinstance(op, SparseCross) and output == 0:
+            crossed = self._crossed(base, op)
+            return crossed if isinstance(crossed, Reject) else crossed.domain
         if isinstance(op, ParseExample) and op.place(output)[1] == "indices":
             return _lists(base, op.place(output)[0])
         if isinstance(op, Gather):

@@ -21,6 +21,7 @@ from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.range import Range
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.shape import Shape
+from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.sparse_to_dense import SparseToDense
 from colonnade.ops.graph.string_split import StringSplit
 from colonnade.ops.graph.sum import Sum
@@ -131,7 +132,7 @@ def _unfit(indices: Node, shape: Node) -> str:
     """Why an index matrix is not proven to lie in a shape, every row after the one before; empty where it is."""
     (base, output), (other, place) = item_of(indices), item_of(shape)
     op = op_of(base)
-    if isinstance(op, StringSplit) and output == 0 and other is base and place == 2:
+    if isinstance(op, StringSplit | SparseCross) and output == 0 and other is base and place == 2:
         return ""
     if isinstance(op, ParseExample) and other is base and op.place(output)[1] == "indices":
         same = op.place(place) == (op.place(output)[0], "shape")

@@ -98,6 +98,8 @@ _OPS: dict[str, Callable[[Draw], ColumnOp]] = {
     "add_position": lambda draw: _op("add_position", stride=draw(st.integers(-9, 9)), width=draw(st.integers(1, 9))),
     "cast": lambda draw: _op("cast", to=draw(st.sampled_from(("int32", "int64", "float32", "float64")))),
     "mod": lambda draw: _op("mod", divisor=draw(st.one_of(st.integers(1, 300), st.sampled_from((2**31, 2**63 - 1))))),
+    "join_hash": lambda draw: _op("join_hash"),
+    "seed_hash": lambda draw: _op("seed_hash", seed=draw(st.sampled_from((0, -1, 0xDECAFCAFFE, 2**63 - 1)))),
     "vocabulary": lambda draw: _vocabulary(draw, draw(st.sampled_from(("string", "int64")))),
     "hash_bytes": lambda draw: _op("hash_bytes"),
     "hash_decimal": lambda draw: _op("hash_decimal"),
@@ -227,7 +229,10 @@ class _Maker:
         source, pooling = start, draw(st.sampled_from(poolings))
         if start[1].dtype == "string" and pooling != "none" and draw(st.booleans()):
             source = self._applied(start, _OPS["split"](draw))
-        ids, facts = self._placed(self._bounded(self._mapped(source, draw(st.integers(0, 2)))), source is start)
+        mapped = self._mapped(source, draw(st.integers(0, 2)))
+        if source is start and len(self.fields) < 2 and draw(st.integers(0, 5)) == 0:
+            mapped = self._crossed(mapped, self._mapped(self._field(FIELD_DTYPES), draw(st.integers(0, 1))))
+        ids, facts = self._placed(self._bounded(mapped), source is start)
         rows = (facts.hi or 0) + 1 if facts.hi is not None else draw(st.integers(1, 40))
         is_proven = facts.hi is not None and facts.lo is not None and facts.lo >= 0
         if not self.proven and draw(st.booleans()):
@@ -282,6 +287,19 @@ class _Maker:
         if x[1].dtype != "int64":
             x = self._applied(x, _op("cast", to="int64"))
         return self._applied(x, _op("mod", divisor=self.draw(st.integers(1, 300))))
+
+    def _crossed(self, *operands: tuple[Expr, ElementFacts]) -> tuple[Expr, ElementFacts]:
+        """The hash of two fields' elements."""
+        (a, first), (b, second) = (self._word(x) for x in operands)
+        op = _op("join_hash")
+        return Apply(op, a, b), op.infer(first, second)
+
+    def _word(self, x: tuple[Expr, ElementFacts]) -> tuple[Expr, ElementFacts]:
+        if x[1].dtype == "string":
+            return self._applied(x, _op("hash_bytes"))
+        if x[1].dtype.startswith("float"):
+            x = self._applied(x, _OPS["bucketize"](self.draw))
+        return x if x[1].dtype == "int64" else self._applied(x, _op("cast", to="int64"))
 
     def _placed(self, x: tuple[Expr, ElementFacts], is_element: bool) -> tuple[Expr, ElementFacts]:
         """Sometimes with the place in the row added, where elements have one."""

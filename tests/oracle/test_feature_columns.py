@@ -237,6 +237,51 @@ def indicator_of_one(tf: Any) -> Any:
     return tf.feature_column.indicator_column(tf.feature_column.categorical_column_with_identity("x", 1, 0))
 
 
+# -- crosses -----------------------------------------------------------------------------------------------------------
+LETTERS = {
+    "a": texts("x", "", "yy", "\xe9", "x" * 40, "a", "a"),
+    "b": texts("p", "q", "", "", "y" * 65, "b", "b"),
+    "n": floats(-1, 0, NAN, 10, INF, -INF, 5),
+    "i": ints(3, -1, 0, 7, 2**63 - 1, 7, -1),
+}
+
+
+def buckets(tf: Any) -> Any:
+    return tf.feature_column.bucketized_column(tf.feature_column.numeric_column("n"), [0.0, 10.0])
+
+
+def letters(*keys: str) -> dict[str, Array]:
+    return {key: LETTERS[key] for key in keys}
+
+
+@kind(letters("a", "b"))
+def cross_of_strings(tf: Any) -> Any:
+    return embedded(tf, tf.feature_column.crossed_column(["a", "b"], 100))
+
+
+@kind(letters("a", "b", "n"))
+def cross_of_three_with_a_key(tf: Any) -> Any:
+    return embedded(tf, tf.feature_column.crossed_column(["b", buckets(tf), "a"], 1000, hash_key=12345), 2, "sum")
+
+
+@kind(letters("a", "i"))
+def cross_with_missing_ids(tf: Any) -> Any:
+    of = tf.feature_column.categorical_column_with_identity("i", 100)
+    return embedded(tf, tf.feature_column.crossed_column(["a", of], 50))
+
+
+@kind(letters("n", "a"))
+def indicator_of_a_cross(tf: Any) -> Any:
+    return tf.feature_column.indicator_column(tf.feature_column.crossed_column([buckets(tf), "a"], 17))
+
+
+@kind({"a": texts("x", "", "yy"), "i": ints(3, 4, 5)})
+def cross_of_vocabularies(tf: Any) -> Any:
+    of_a = tf.feature_column.categorical_column_with_vocabulary_list("a", ["x", "yy"], num_oov_buckets=2)
+    of_i = tf.feature_column.categorical_column_with_vocabulary_list("i", [3, 5])
+    return embedded(tf, tf.feature_column.crossed_column([of_a, of_i], 30))
+
+
 # -- checks ------------------------------------------------------------------------------------------------------------
 class Model:
     """A SavedModel, TensorFlow's answers, and ours by target."""

@@ -64,6 +64,16 @@ def sparse_to_dense(r: Any, op: Any, a: list[Any]) -> Any:
     return r.SparseToDense(**named, validate_indices=op.validate)
 
 
+def sparse_cross(r: Any, op: Any, a: list[Any]) -> Any:
+    n = op.num_sparse
+    indices, values, shapes = (a[k * n : (k + 1) * n] for k in range(3))
+    return r.SparseCross(
+        **{"indices": indices, "values": values, "shapes": shapes, "dense_inputs": a[3 * n :]},
+        **{"hashed_output": True, "num_buckets": op.num_buckets, "hash_key": op.hash_key},
+        **{"out_type": "int64", "internal_type": "int64"},
+    )
+
+
 def lookup_table_find(r: Any, op: Any, a: list[Any]) -> Any:
     keys, values = (
         tensorflow().constant(c.array, "string" if c.array.dtype == object else None) for c in (op.keys, op.values)
@@ -136,6 +146,7 @@ CALLS: dict[str, Call] = {
     "slice": lambda r, op, a: r.Slice(input=a[0], begin=a[1], size=a[2]),
     "softmax": unary("Softmax", "logits"),
     "softplus": unary("Softplus", "features"),
+    "sparse_cross": sparse_cross,
     "sparse_fill_empty_rows": lambda r, op, a: r.SparseFillEmptyRows(
         indices=a[0], values=a[1], dense_shape=a[2], default_value=a[3]
     ),

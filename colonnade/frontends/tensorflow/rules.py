@@ -20,6 +20,7 @@ from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.lookup_table_find import LookupTableFind
 from colonnade.ops.graph.select import Select
+from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.string_split import StringSplit
 from colonnade.ops.op import GraphOp
 
@@ -123,6 +124,15 @@ def lookup_table_size(importer: Importer, source: Source) -> Node:
     return importer.constant(len(importer.table(source.inputs[0]).keys), "int64", source)
 
 
+def sparse_cross(importer: Importer, source: Source) -> Node:
+    """SparseCross into hash buckets."""
+    buckets = source.attrs.get("num_buckets", 0)
+    if not source.attrs.get("hashed_output") or buckets < 1:
+        raise ImportFailure("SparseCross without hash buckets is not supported")
+    op = SparseCross(buckets, source.attrs.get("hash_key", 0), source.attrs.get("N", 0))
+    return importer.add(op, *importer.operands(source), source=source)
+
+
 RULES: dict[str, Rule] = {
     "AddN": add_n,
     "ArgMax": arg_max,
@@ -138,6 +148,7 @@ RULES: dict[str, Rule] = {
     "ResourceGather": resource_gather,
     "Snapshot": alias,
     "StopGradient": alias,
+    "SparseCross": sparse_cross,
     "StringSplitV2": string_split,
     "VarHandleOp": variable,
     "VariableV2": variable,

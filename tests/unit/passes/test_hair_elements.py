@@ -14,11 +14,13 @@ from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.graph import Graph
 from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.bucketize import Bucketize
+from colonnade.ops.graph.cast import Cast
 from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
 from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.fill import Fill
 from colonnade.ops.graph.gather import Gather
+from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.logical_or import LogicalOr
 from colonnade.ops.graph.lookup_table_find import LookupTableFind
 from colonnade.ops.graph.mul import Mul
@@ -27,8 +29,11 @@ from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.shape import Shape
 from colonnade.ops.graph.size import Size
+from colonnade.ops.graph.sparse_cross import SparseCross
+from colonnade.ops.graph.strided_slice import StridedSlice
 from colonnade.ops.graph.string_to_hash_bucket import StringToHashBucket
 from colonnade.ops.graph.tile import Tile
+from colonnade.ops.graph.where import Where
 from colonnade.ops.vocabulary import Vocabulary
 from colonnade.passes.base import Log
 from colonnade.passes.pipelines import COLUMNS
@@ -237,3 +242,63 @@ def test_an_id_that_a_key_has_outside_the_table_is_checked() -> None:
     check_passes(graph, COLUMNS, [{"x": strings(b"a", b"c")}])
     (column,) = columns(graph)
     assert not column.ids_proven
+
+
+# -- crosses -----------------------------------------------------------------------------------------------------------
+def crossed(b: Builder, *features: Any, num_sparse: int = 0) -> Graph:
+    """A bag of the cross' ids, by the cross' own rows."""
+    made = b.add(SparseCross(7, 5, num_sparse), *features)
+    rows = b.add(StridedSlice(**COLUMN_0), b.item(made, 0), [0, 0], [0, 1], [1, 1])
+    count = b.add(Gather(), b.item(made, 2), 0, 0)
+    return b.done(y=b.add(EmbeddingBag("mean"), b.table("t", 7, 3), b.item(made, 1), rows, count))
+
+
+COLUMN_0 = {"begin_mask": 1, "end_mask": 1, "shrink_axis_mask": 2}
+PAIR = {"x": strings(b"a", b"", b"c").reshape(3, 1), "z": strings(b"b", b"", b"d").reshape(3, 1)}
+
+
+def test_a_cross_of_one_feature_a_row_is_a_column() -> None:
+    b = Builder()
+    graph = crossed(b, b.input("x", "string", "B", 1), b.input("z", "string", "B", 1))
+    check_passes(graph, COLUMNS, [PAIR, {k: v[:0] for k, v in PAIR.items()}])
+    (column,) = columns(graph)
+    assert column.ids_proven and not column.filters
+
+
+def test_a_cross_of_several_features_a_row_stays() -> None:
+    b = Builder()
+    graph = crossed(b, b.input("x", "string", "B", 1), b.input("z", "string", "B", 2))
+    feed = PAIR | {"z": strings(b"b", b"", b"d", b"e", b"f", b"g").reshape(3, 2)}
+    log = check_passes(graph, COLUMNS, [feed])
+    assert "several features of a row" in reasons(log)[0]
+
+
+def sparse(b: Builder, x: Any, mask: Any) -> tuple[Any, Any, Any]:
+    where = b.add(Where(), b.add(Compare("ne"), mask, np.array(-1)))
+    return where, b.add(GatherNd(), x, where), b.add(Cast("int64"), b.add(Shape("int32"), x))
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_features_that_are_missing_drop_the_row(same: bool) -> None:
+    b = Builder()
+    x, z = b.input("x", "int64", "B", 1), b.input("z", "int64", "B", 1)
+    indices, values, shape = sparse(b, x, x)
+    if not same:
+        indices, _, _ = sparse(b, z, z)
+    graph = crossed(b, indices, values, shape, b.input("w", "string", "B", 1), num_sparse=1)
+    feed = {"x": torch.tensor([[3], [-1], [5]]), "z": torch.tensor([[-1], [3], [5]]), "w": PAIR["x"]}
+    log = check_passes(graph, COLUMNS, [feed])
+    if same:
+        (column,) = columns(graph)
+        assert len(column.filters) == 1
+    else:
+        assert "not proven to be of the same elements" in reasons(log)[0]
+
+
+def test_an_index_matrix_from_outside_may_repeat_rows() -> None:
+    b = Builder()
+    parts = b.input("i", "int64", "N", 2), b.input("v", "int64", "N"), b.input("s", "int64", 2)
+    graph = crossed(b, *parts, b.input("w", "string", "B", 1), num_sparse=1)
+    feed = {"i": torch.tensor([[0, 0], [0, 1]]), "v": torch.tensor([3, 4]), "s": torch.tensor([3, 2]), "w": PAIR["x"]}
+    log = check_passes(graph, COLUMNS, [feed])
+    assert reasons(log) and not columns(graph)

@@ -557,6 +557,31 @@ def string_split(w: World) -> Case:
     return op_of("string_split", r.choice([b",", b",,", b"a"])), [w.fed(numbers(r, shape(r, 1, 1), "string"))]
 
 
+@maker("sparse_cross")
+def sparse_cross(w: World) -> Case:
+    r = w.random
+    rows = r.choice(SIZES)
+    matrices = [_matrix(w, rows) for _ in range(r.randint(0, 2))]
+    dense = [
+        w.any(numbers(r, (rows, r.choice((0, 1, 1, 2))), r.choice(["string", "int64"])))
+        for _ in range(r.randint(0 if matrices else 1, 2))
+    ]
+    op = op_of("sparse_cross", r.choice([1, 7, 2**63 - 1]), r.choice([0, 0xDECAFCAFFE, -1]), len(matrices))
+    return op, [*(parts[k] for k in range(3) for parts in matrices), *dense]
+
+
+def _matrix(w: World, rows: int) -> tuple[Val, Val, Val]:
+    """A sparse matrix: sorted indices, values, shape."""
+    r = w.random
+    columns = r.choice((1, 1, 2, 3))
+    mask = numbers(r, (rows, columns), "bool")
+    if r.random() < 0.4:
+        mask = np.ones_like(mask)
+    made = w.one(op_of("where"), w.any(mask)) if r.random() < 0.6 else w.fed(np.argwhere(mask).astype(np.int64))
+    values = numbers(r, (len(made.array),), r.choice(["string", "int64"]))
+    return made, w.fed(values), w.any(np.array([rows, columns], np.int64))
+
+
 @maker("string_to_number")
 def string_to_number(w: World) -> Case:
     r = w.random
