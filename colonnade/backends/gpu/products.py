@@ -29,9 +29,11 @@ BLOCK = 1024
 
 def parts_of(rows: int, inner: int, outputs: int, multiprocessors: int) -> int:
     """S: a divisor of K, 1 where a plain product fills the device or has too little to share."""
+    if rows < FEWEST_ROWS or outputs == 0:
+        return 1
     tiles = -(-rows // TILE) * -(-outputs // TILE)
     most = min(MOST_PARTS, multiprocessors // tiles, inner // SHORTEST)
-    if rows < FEWEST_ROWS or most < 2:
+    if most < 2:
         return 1
     return max(s for s in range(1, most + 1) if inner % s == 0)
 
@@ -63,6 +65,8 @@ class Products:
 
     def _product(self, x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, *, relu: bool) -> torch.Tensor:
         is_plain = x.dim() != 2 or x.dtype != torch.float32 or weight.dim() != 2 or x.stride(1) != 1
+        if bias is not None:  # the kernel reads one an output, side by side
+            is_plain = is_plain or bias.shape != weight.shape[:1] or not bias.is_contiguous()
         rows, inner, outputs = x.shape[0], weight.shape[-1], weight.shape[0]
         parts = 1 if is_plain else parts_of(rows, inner, outputs, self._multiprocessors)
         if parts == 1:
@@ -72,7 +76,7 @@ class Products:
         left_SMk = x.unflatten(1, (parts, each)).transpose(0, 1)
         right_SkN = weight.unflatten(1, (parts, each)).permute(1, 2, 0)
         parts_SMN = torch.bmm(left_SMk, right_SkN)
-        out_MN = torch.empty(rows, outputs, device=x.device)
+        out_MN = torch.empty(rows, outputs, dtype=x.dtype, device=x.device)
         size = rows * outputs
         given = parts_SMN if bias is None else bias
         constants = {"S": parts, "HAS_BIAS": bias is not None, "RELU": relu, "BLOCK": BLOCK}

@@ -23,11 +23,12 @@ def test_parts_fill_the_device_and_divide_the_inner_dim() -> None:
     assert parts_of(1, 8152, 1024, 132) == 1
     assert parts_of(64, 100, 8, 132) == 1  # too short
     assert parts_of(64, 1019, 8, 132) == 1  # a prime
+    assert parts_of(0, 8152, 1024, 132) == parts_of(64, 8152, 0, 132) == 1
 
 
 @settings(max_examples=15)
 @given(
-    rows=st.sampled_from((1, 8, 9, 33)),
+    rows=st.sampled_from((0, 1, 8, 9, 33)),
     inner=st.sampled_from((1, 64, 129, 256, 1020)),
     outputs=st.sampled_from((1, 3, 32, 130)),
     has_bias=st.booleans(),
@@ -49,6 +50,22 @@ def test_nan_and_infinity_go_through() -> None:
     x[0, 0], x[1, 0] = float("nan"), float("-inf")
     got = Products(torch.device("cpu"), multiprocessors=132).ops[LINEAR_RELU](x, torch.ones(4, 256))
     assert got[0].isnan().all() and (got[1] == 0).all() and (got[2] == 256).all()
+
+
+def test_a_bias_that_the_kernel_cannot_read_is_left_to_torch() -> None:
+    x, weight = torch.randn(8, 256), torch.randn(4, 256)
+    linear = Products(torch.device("cpu"), multiprocessors=132).ops[LINEAR]
+    for bias in (torch.randn(1), torch.randn(8)[::2], torch.randn(1).expand(4)):
+        torch.testing.assert_close(linear(x, weight, bias), torch.nn.functional.linear(x, weight, bias))
+
+
+def test_the_default_dtype_of_the_process_is_not_that_of_a_product() -> None:
+    torch.set_default_dtype(torch.float64)
+    try:
+        x, weight = torch.ones(8, 256, dtype=torch.float32), torch.ones(4, 256, dtype=torch.float32)
+        assert Products(torch.device("cpu"), multiprocessors=132).ops[LINEAR](x, weight).dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
 
 
 def _program(*lines: Instruction, output: str) -> Program:
