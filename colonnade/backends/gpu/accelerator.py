@@ -66,9 +66,12 @@ def check_memory(program: Program, budget: int, in_host: frozenset[str] = frozen
 
 
 def free_memory(found: torch.device) -> int:
-    """What could be allocated on a device now. Units: bytes."""
+    """What could be allocated on a device now. Units: bytes.
+
+    Facts: torch keeps what was freed, such as the tables before a swap; to the driver that is in use.
+    """
     free, _ = torch.cuda.mem_get_info(found)
-    return int(free)
+    return int(free) + torch.cuda.memory_reserved(found) - torch.cuda.memory_allocated(found)
 
 
 def mib(num_bytes: int) -> str:

@@ -102,3 +102,10 @@ def test_memory() -> None:
     with pytest.raises(OptionError) as caught:
         accelerator.check_memory(PROGRAM, GIB, frozenset({"big"}))
     assert "'small'" in caught.value.got and "'big'" not in caught.value.got
+
+
+def test_memory_that_torch_keeps_can_be_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", give((3 * GIB, 140 * GIB)))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", give(70 * GIB))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", give(10 * GIB))
+    assert accelerator.free_memory(torch.device("cuda", 0)) == 63 * GIB
