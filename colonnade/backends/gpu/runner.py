@@ -91,7 +91,8 @@ class GpuRunner:
         self._uncaptured = self._dense.synchronises
         make_queue = queue or (HostQueue if device.type == "cpu" else lambda: CudaQueue(device))
         rows = [dim_function(b.rows) for b in program.buffers]
-        self._lanes = LanePool(lambda: Lane(make_queue(), self._plan, program.buffers, rows, self._columns), num_lanes)
+        plan = self._plan  # no reference back to here: tables are to be freed with the last request that reads them
+        self._lanes = LanePool(lambda: Lane(make_queue(), plan, program.buffers, rows, columns), num_lanes)
         self._loans = Loans(lambda size: host_memory(device, size).numpy(), NUM_LOANS)
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -377,6 +379,18 @@ def test_an_executable_of_it() -> None:
     np.testing.assert_allclose(executable(a_feed(4))["score"], want["score"], rtol=1e-4, atol=1e-4)
     report = executable.report()
     assert list(report.seconds) == ["feed", "stage", "device", "give"] and (report.calls, report.rows) == (4, 14)
+
+
+def test_a_runner_goes_with_the_last_reference_to_it() -> None:
+    case = Case()
+    case.check(a_feed(3))
+    runner = weakref.ref(case.runner)
+    gc.disable()  # a swap is not to wait for the collector: tables would lie on the device twice
+    try:
+        del case.runner
+        assert runner() is None
+    finally:
+        gc.enable()
 
 
 def test_two_layouts_count_apart() -> None:
