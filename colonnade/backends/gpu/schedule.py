@@ -12,13 +12,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from colonnade.backends.gpu.kinds.writer import BUFFERS
+from colonnade.backends.gpu.kinds.writer import BUFFERS, MOST_ROWS
 from colonnade.backends.gpu.source import module_text
 from colonnade.backends.gpu.structure import NUM_WARPS, Structure, Written
 from colonnade.backends.gpu.units import LANES, NUMERIC, SPREAD, TILES, Unit
+from colonnade.errors import FeedError
 
 OPTIONS: Mapping[str, Any] = {"num_warps": NUM_WARPS, "enable_fp_fusion": False}
 """How the kernel is compiled. A product and a sum are rounded one after the other, as on a CPU."""
+MOST = 1 << 31
+"""Programs of a launch, and elements of a dense field that are counted in 32 bits, stay below."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +71,10 @@ class Schedule:
         return max([0, *(g.structure.work for g in self.tiled)])
 
     def numbers(self, rows: int, tiles: int) -> tuple[int, ...]:
-        """The kernel's numbers for a number of batch rows and of tiles cut from elements; the last is the grid."""
+        """The kernel's numbers for a number of batch rows and of tiles cut from elements; the last is the grid.
+
+        Errors: FeedError where the kernel cannot count the elements or the programs.
+        """
         found = [tiles, self.prefix, sum(len(g.units) for g in self.tiled)] if self.tiled else []
         end = 0
         for group in self.tiled:
@@ -78,7 +84,18 @@ class Schedule:
         for group in self.plain:
             end += group.programs(rows)
             found += [group.first, len(group.units), end]
+        self._check(rows, end)
         return (*found, end)
+
+    def _check(self, rows: int, programs: int) -> None:
+        widest = max((u.width for g in self.plain for u in g.units), default=0)
+        if max(rows * max(widest, 1) + MOST_ROWS, programs) >= MOST:
+            raise FeedError(
+                "a batch of more elements than one launch can count",
+                got=f"{rows:,} rows of up to {widest:,} elements, {programs:,} programs",
+                want=f"less than {MOST:,} elements of a dense field, and as many programs",
+                help="send smaller batches",
+            )
 
     @cached_property
     def text(self) -> str:
