@@ -22,6 +22,8 @@ INDEXES = {
     "aten.index.Tensor": 1,
 }
 """Ops that read where numbers say, and the position of the first argument that holds them."""
+DIVISIONS = {"aten.floor_divide.default": 1, "aten.remainder.Tensor": 1}
+"""Divisions that programs have for integers alone, and the position of the divisor."""
 
 
 def split(program: Program) -> tuple[Program, tuple[SizeCheck, ...]]:
@@ -45,15 +47,17 @@ def columns_only(program: Program) -> Program:
 def reasons_for_host(program: Program) -> tuple[str, ...]:
     """The instructions of the dense rest that no device can do, in words.
 
-    Facts: a device cannot refuse an index outside of its tensor: the process could not use it any more.
+    Facts: a device cannot refuse an index outside of its tensor: the process could not use it any more. It does not
+    refuse to divide an integer by zero either, but gives some number.
     """
     params = {name for name, _, _ in program.params}
-    indexes = [
-        f"{line.output} = {line.op}: its indices come from the request"
+    reasons = [
+        f"{line.output} = {line.op}: its {what} from the request"
         for line in program.dense
-        if line.op in INDEXES and not params.issuperset(_refs(line.args[INDEXES[line.op] :]))
+        for ops, what in ((INDEXES, "indices come"), (DIVISIONS, "divisor comes"))
+        if line.op in ops and not params.issuperset(_refs(line.args[ops[line.op] :]))
     ]
-    return (*host_only(program), *indexes)
+    return (*host_only(program), *reasons)
 
 
 def symbols_read(program: Program) -> frozenset[str]:

@@ -313,6 +313,21 @@ def test_indices_of_a_request_are_checked_on_the_host() -> None:
     assert case.queues[0].replays > 0
 
 
+def test_an_integer_divided_by_zero_is_refused() -> None:
+    """A device would give some number."""
+    program = replace(
+        rc.PROGRAM,
+        inputs=(*rc.PROGRAM.inputs, Input("by", "int64", (rc.T,))),
+        dense=(*rc.PROGRAM.dense, Instruction("rest", "aten.remainder.Tensor", (Ref("by"), Ref("by")))),
+        outputs=(*rc.PROGRAM.outputs, Output("rest", Ref("rest"), "int64", (rc.T,))),
+    )
+    case = Case(program=program)
+    np.testing.assert_array_equal(case.answer({**a_feed(2), "by": np.array([1, 2, 3])})["rest"], [0, 0, 0])
+    with pytest.raises(GraphError, match="ZeroDivision"):
+        case.answer({**a_feed(2), "by": np.array([1, 0, 3])})
+    assert "the dense rest runs on the host: rest = aten.remainder.Tensor" in case.runner.notes[-1]
+
+
 def test_profile_names_every_part() -> None:
     case = Case()
     found = case.runner.profile(case.request(a_feed(6)))
