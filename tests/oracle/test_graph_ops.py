@@ -137,6 +137,7 @@ CALLS: dict[str, Call] = {
     "round": unary("Round"),
     "rsqrt": unary("Rsqrt"),
     "scatter_nd": lambda r, op, a: r.ScatterNd(indices=a[0], updates=a[1], shape=a[2]),
+    "segment_sum": lambda r, op, a: r.SegmentSum(data=a[0], segment_ids=a[1]),
     "select": select,
     "selu": unary("Selu", "features"),
     "shape": lambda r, op, a: r.Shape(input=a[0], out_type=op.out_type),

@@ -58,6 +58,7 @@ from colonnade.ops.graph.relu6 import Relu6
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.round import Round
 from colonnade.ops.graph.rsqrt import Rsqrt
+from colonnade.ops.graph.segment_sum import SegmentSum
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.selu import Selu
 from colonnade.ops.graph.shape import Shape
@@ -200,6 +201,7 @@ SPELLINGS: dict[str, Spelling] = {
     "Reshape": lambda a: Reshape(),
     "Round": lambda a: Round(),
     "Rsqrt": lambda a: Rsqrt(),
+    "SegmentSum": lambda a: SegmentSum(),
     "Select": lambda a: Select(v1=True),
     "SelectV2": lambda a: Select(),
     "Selu": lambda a: Selu(),

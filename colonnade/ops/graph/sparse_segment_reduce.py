@@ -50,7 +50,7 @@ class SparseSegmentReduce(GraphOp):
         if self.with_num_segments:
             count = args[3].values[0] if args[3].values else fresh(0)
         else:
-            count = _count(ids)
+            count = count_of(ids)
         return one(facts.facts(data.dtype, (count, *data.shape[1:])), equal)
 
     def reference(self, *args: Value) -> Value:
@@ -70,7 +70,7 @@ class SparseSegmentReduce(GraphOp):
         return made.reshape(count, *data.shape[1:])
 
 
-def _count(ids: Facts) -> Dim:
+def count_of(ids: Facts) -> Dim:
     """The last segment id + 1, where the ids are `i // k` or known."""
     if ids.ints is not None and ids.order > facts.Order.NONE:
         return ids.ints[-1] + 1 if ids.ints else 0

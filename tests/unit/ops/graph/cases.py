@@ -582,6 +582,17 @@ def _matrix(w: World, rows: int) -> tuple[Val, Val, Val]:
     return made, w.fed(values), w.any(np.array([rows, columns], np.int64))
 
 
+@maker("segment_sum")
+def segment_sum(w: World) -> Case:
+    r = w.random
+    data = numbers(r, shape(r, 1, 3), r.choice(["float32", "int32", "int64"]), True)
+    ids = np.sort(numbers(r, (len(data),), r.choice(["int32", "int64"]), True))
+    if r.random() < 0.8:
+        ids = np.abs(ids)
+        ids.sort()
+    return op_of("segment_sum"), [w.any(data), w.any(ids)]
+
+
 @maker("string_to_number")
 def string_to_number(w: World) -> Case:
     r = w.random
