@@ -23,18 +23,29 @@ TEXT, FLOAT, INTEGER = 1, 2, 3
 DENSE, RAGGED, PADDED = 0, 1, 2
 _ENTRY, _VALUE = 1 << 3 | 2, 2 << 3 | 2
 _FLOAT, _INTEGER = 1 << 3 | 5, 1 << 3
-_SMALLEST = 6  # bytes of an entry
+SMALLEST = 6
+"""Bytes of an entry."""
 
 
 def _jit(function: Callable[..., Any]) -> Any:
     """Compiled at the first call, and kept where numba finds a folder for it."""
+    return _compiled(function)
+
+
+def _part(function: Callable[..., Any]) -> Any:
+    """The same for a function that Python does not call: it needs no wrapper."""
+    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+
+
+def _compiled(function: Callable[..., Any], **options: bool) -> Any:
+    compiled: Any = numba.njit  # its declaration lacks the options for wrappers
     try:
-        return numba.njit(nogil=True, cache=True, error_model="numpy")(function)
+        return compiled(nogil=True, cache=True, error_model="numpy", **options)(function)
     except RuntimeError:  # no such folder can be written
-        return numba.njit(nogil=True, error_model="numpy")(function)
+        return compiled(nogil=True, error_model="numpy", **options)(function)
 
 
-@_jit
+@_part
 def _varint(data: Array, at: int, end: int) -> tuple[np.uint64, int]:
     """The value and the offset behind it; the offset -1: it does not parse."""
     value = np.uint64(0)
@@ -50,7 +61,7 @@ def _varint(data: Array, at: int, end: int) -> tuple[np.uint64, int]:
     return np.uint64(0), -1
 
 
-@_jit
+@_part
 def _length(data: Array, at: int, end: int) -> tuple[int, int]:
     if at < end and data[at] < 0x80:
         return int(data[at]), at + 1
@@ -58,7 +69,7 @@ def _length(data: Array, at: int, end: int) -> tuple[int, int]:
     return int(value & np.uint64(0xFFFFFFFF)), at
 
 
-@_jit
+@_part
 def _span(data: Array, at: int, end: int) -> tuple[int, int]:
     """Begin and end of the bytes behind a length; the end -1: they are not all there."""
     length, at = _length(data, at, end)
@@ -67,7 +78,7 @@ def _span(data: Array, at: int, end: int) -> tuple[int, int]:
     return at, at + length
 
 
-@_jit
+@_part
 def _skipped(data: Array, at: int, end: int) -> int:
     tag, at = _varint(data, at, end)
     if at < 0:
@@ -83,7 +94,7 @@ def _skipped(data: Array, at: int, end: int) -> int:
     return at + width if width and at + width <= end else -1
 
 
-@_jit
+@_part
 def _find(data: Array, start: int, end: int, keys: Array, key_ends: Array, table: Array, guess: int) -> int:
     """The number of a key, -1: nobody asks for it.   guess: looked at first."""
     if guess >= 0 and _same(data, start, end, keys, key_ends, guess):
@@ -101,7 +112,7 @@ def _find(data: Array, start: int, end: int, keys: Array, key_ends: Array, table
     return -1
 
 
-@_jit
+@_part
 def _same(data: Array, start: int, end: int, keys: Array, key_ends: Array, key: int) -> bool:
     first = key_ends[key]
     if end - start != key_ends[key + 1] - first:
@@ -112,7 +123,7 @@ def _same(data: Array, start: int, end: int, keys: Array, key_ends: Array, key: 
     return True
 
 
-@_jit
+@_part
 def _entry(data: Array, at: int, end: int) -> tuple[int, int, int, int, int]:
     """Begin and end of the key and of the value, and the offset behind the entry; -1: unreadable."""
     length, at = _length(data, at, end)
@@ -136,7 +147,7 @@ def _entry(data: Array, at: int, end: int) -> tuple[int, int, int, int, int]:
     return key_start, key_end, value_start, value_end, at if at == stop else -1
 
 
-@_jit
+@_part
 def _entries(
     data: Array, at: int, end: int, keys: Array, key_ends: Array, table: Array, after: Array, found: Array
 ) -> int:
@@ -170,7 +181,7 @@ def _entries(
     return num
 
 
-@_jit
+@_part
 def _body(data: Array, start: int, end: int) -> tuple[int, int]:
     """The body of a list, from the tag of its field; the end -1: its length does not parse."""
     length, at = _length(data, start + 1, end)
@@ -179,7 +190,7 @@ def _body(data: Array, start: int, end: int) -> tuple[int, int]:
     return at, min(end, at + length)
 
 
-@_jit
+@_part
 def _packed(data: Array, at: int, end: int) -> tuple[int, int, bool]:
     """The packed numbers of a list's body and true, or the body itself and false; the offset -1: unreadable."""
     if at < end and data[at] == _ENTRY:
@@ -188,7 +199,7 @@ def _packed(data: Array, at: int, end: int) -> tuple[int, int, bool]:
     return at, end - at, False
 
 
-@_jit
+@_part
 def _count_texts(data: Array, at: int, end: int) -> tuple[int, int]:
     """How many strings the body of a list has, and their bytes; -1: it does not parse."""
     num, size = 0, 0
@@ -203,7 +214,7 @@ def _count_texts(data: Array, at: int, end: int) -> tuple[int, int]:
     return num, size
 
 
-@_jit
+@_part
 def _count_floats(data: Array, at: int, end: int) -> int:
     at, length, packed = _packed(data, at, end)
     if at < 0:
@@ -219,7 +230,7 @@ def _count_floats(data: Array, at: int, end: int) -> int:
     return num
 
 
-@_jit
+@_part
 def _count_integers(data: Array, at: int, end: int) -> int:
     at, length, packed = _packed(data, at, end)
     if at < 0:
@@ -248,6 +259,8 @@ def scan(
     first: Array,
     following: Array,
     spec: Array,
+    after: Array,
+    found: Array,
     places: Array,
     counts: Array,
     sizes: Array,
@@ -256,35 +269,26 @@ def scan(
     """Find and check every feature of every Example; gives how many Examples are bad.
 
     ends: [B + 1].   first, following: the features of a key, linked.   spec: [F, 4] dtype, kind, values, has a default.
-    places: [F, B, 2], counts: [F, B], sizes: [F, B] bytes of strings; written.
+    after: [K + 1] of -1, found: [longest Example / `SMALLEST` + 1, 3]: room.
+    places: [F, B, 2] of -1, counts: [F, B] and sizes: [F, B], bytes of strings, of 0; written.
     troubles: [B, 4] Example, feature, code, what it has; written.
     """
-    longest = 0
-    for e in range(len(ends) - 1):
-        longest = max(longest, ends[e + 1] - ends[e])
-    after = np.full(len(key_ends), -1, np.int64)
-    found = np.empty((longest // _SMALLEST + 1, 3), np.int64)
     bad = 0
-    places[:, :, 0] = -1
-    counts[:] = 0
-    sizes[:] = 0
     for e in range(len(ends) - 1):
         code, where, has = 0, -1, 0
         num = _entries(data, ends[e], ends[e + 1], keys, key_ends, table, after, found)
         if num < 0:
             code = UNREADABLE
-        for k in range(num - 1, -1, -1):
+        k = num - 1
+        while k >= 0 and code == 0:
             f = first[found[k, 0]]
-            start, end = found[k, 1], found[k, 2]
             while f >= 0 and code == 0:
-                code, has = _feature(data, start, end, spec[f], places[f, e], counts[f], sizes[f], e)
-                if code:
-                    where = f
+                code, has = _feature(data, found[k, 1], found[k, 2], spec, f, e, places, counts, sizes)
+                where = f
                 f = following[f]
-            if code:
-                break
+            k -= 1
         if code == 0:
-            where = _absent(spec, places[:, e])
+            where = _absent(spec, places, e)
             code = ABSENT if where >= 0 else 0
         if code:
             troubles[bad, 0], troubles[bad, 1], troubles[bad, 2], troubles[bad, 3] = e, where, code, has
@@ -292,18 +296,18 @@ def scan(
     return bad
 
 
-@_jit
-def _absent(spec: Array, places: Array) -> int:
+@_part
+def _absent(spec: Array, places: Array, e: int) -> int:
     """The first dense feature that an Example lacks and that has no default; -1: none."""
     for f in range(len(spec)):
-        if spec[f, 1] == DENSE and places[f, 0] < 0 and spec[f, 3] == 0:
+        if spec[f, 1] == DENSE and places[f, e, 0] < 0 and spec[f, 3] == 0:
             return f
     return -1
 
 
-@_jit
+@_part
 def _feature(
-    data: Array, start: int, end: int, spec: Array, place: Array, counts: Array, sizes: Array, e: int
+    data: Array, start: int, end: int, spec: Array, f: int, e: int, places: Array, counts: Array, sizes: Array
 ) -> tuple[int, int]:
     """Note one feature of an Example; gives what is wrong, and what it has."""
     field = 0
@@ -311,13 +315,13 @@ def _feature(
         field = int(data[start] >> 3)
         if data[start] & 7 != 2 or field < 1 or field > 3:
             return KIND, 0
-    if place[0] >= 0:
+    if places[f, e, 0] >= 0:
         return 0, 0
     if start == end:
-        if spec[1] != DENSE:
-            place[0], place[1] = start, start
+        if spec[f, 1] != DENSE:
+            places[f, e, 0], places[f, e, 1] = start, start
         return 0, 0
-    if field != spec[0]:
+    if field != spec[f, 0]:
         return DTYPE, field
     at, stop = _body(data, start, end)
     if stop < 0:
@@ -331,11 +335,11 @@ def _feature(
         num = _count_integers(data, at, stop)
     if num < 0:
         return UNREADABLE, 0
-    if (spec[1] == DENSE and num != spec[2]) or (spec[1] == PADDED and num > spec[2]):
+    if (spec[f, 1] == DENSE and num != spec[f, 2]) or (spec[f, 1] == PADDED and num > spec[f, 2]):
         return COUNT, num
-    place[0], place[1] = at, stop
-    counts[e] = num
-    sizes[e] = size
+    places[f, e, 0], places[f, e, 1] = at, stop
+    counts[f, e] = num
+    sizes[f, e] = size
     return 0, 0
 
 

@@ -134,12 +134,14 @@ class _Plan:
     def scan(self, texts: Strings, key: str) -> _Found:
         """Find every feature. Errors: FeedError that names each bad Example with its first bad feature."""
         num_rows, num = len(texts), len(self.features)
-        counts, sizes = np.empty((num, num_rows), np.int64), np.empty((num, num_rows), np.int64)
-        places = np.empty((num, num_rows, 2), np.int64)
+        counts, sizes = np.zeros((num, num_rows), np.int64), np.zeros((num, num_rows), np.int64)
+        places = np.full((num, num_rows, 2), -1)
         troubles = np.empty((num_rows, 4), np.int64)
         spec = (self._keys, self._key_ends, self._table, self._first, self._following, self._spec)
         data, ends = _read_only(texts.data), _read_only(texts.offsets)
-        bad = loops.scan(data, ends, *spec, places, counts, sizes, troubles)
+        longest = int(np.diff(ends).max(initial=0))
+        room = np.full(len(self._key_ends), -1), np.empty((longest // loops.SMALLEST + 1, 3), np.int64)
+        bad = loops.scan(data, ends, *spec, *room, places, counts, sizes, troubles)
         if bad:
             raise refuse([Trouble(*row) for row in troubles[:bad].tolist()], self.features, f"input {key!r}")
         return _Found(data, places, counts, sizes)
