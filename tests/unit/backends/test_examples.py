@@ -15,7 +15,7 @@ from colonnade.backends.examples import Decoder
 from colonnade.backends.feed import FeedReader
 from colonnade.core import dims
 from colonnade.core.examples import Feature, dense, read_examples
-from colonnade.errors import FeedError
+from colonnade.errors import FeedError, GraphError
 from colonnade.ir.check_program import check
 from colonnade.ir.program import Decode, Input, Program
 from colonnade.ir.text import consts_of, parse_program, print_program
@@ -159,3 +159,40 @@ def test_programs_print_and_parse_back() -> None:
         consts = consts_of(made)
         assert parse_program(print_program(made), consts) == made
         assert [i.name for i in made.signature] == ["rows"]
+
+
+def test_examples_beside_other_inputs() -> None:
+    feature = Feature("n", "int64", "padded", (1,), examples.Const(np.array(7)))
+    made = program((feature, Feature("t", "string", "ragged")))
+    both = replace(made, inputs=(*made.inputs, Input("x", "float32", (B, 2)), Input("rows", "string", (B,))))
+    check(both)
+    assert [i.name for i in both.signature] == ["x", "rows"]
+    rows = [examples.example(examples.entry("t", examples.listed("string", [b"a", b""]))), b""]
+    reader = FeedReader(both, ())
+    request = reader.read({"rows": rows, "x": np.ones((2, 2), np.float32)})
+    found = {name: np.asarray(value).tolist() for name, value in request.tensors.items()}
+    assert found["f0"] == [[7], [7]] and found["f1"] == [b"a", b""] and found["f1.offsets"] == [0, 2, 2]
+    assert found["rows"] == rows and found["x"] == [[1.0, 1.0], [1.0, 1.0]]
+    with pytest.raises(FeedError, match="x: has 3 rows, want B = 2 as others"):
+        reader.read({"rows": rows, "x": np.ones((3, 2), np.float32)})
+    with pytest.raises(FeedError, match="x: missing"):
+        reader.read({"rows": rows})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"dtype": "float32"}, "the input 'f0' is int64, not float32"),
+        ({"shape": (2,)}, r"the input 'f0' is \[B, 1\], not \[B, 2\]"),
+        ({"kind": "ragged", "shape": (), "default": None}, "the input 'f0' is dense, the feature ragged"),
+        ({"kind": "sparse", "shape": (), "default": None}, "it is sparse"),
+    ],
+)
+def test_what_is_decoded_is_checked(change: dict[str, Any], message: str) -> None:
+    made = program((Feature("n", "int64", "dense", (1,)),))
+    (decode,) = made.decodes
+    features = ((replace(decode.features[0][0], **change), "f0"),)
+    with pytest.raises(GraphError, match=message):
+        check(replace(made, decodes=(replace(decode, features=features),)))
+    with pytest.raises(GraphError, match="2 features become it"):
+        check(replace(made, decodes=(replace(decode, features=decode.features * 2),)))
