@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from colonnade.core.batch import Layout
 from colonnade.core.expr import Apply, Expr, walk
-from colonnade.errors import GraphError
+from colonnade.errors import GraphError, ShapeError, listed
 from colonnade.ir.column import Column, fields_read
 from colonnade.ir.program import Program
 from colonnade.ir.table import Table
@@ -75,7 +75,11 @@ class Unit:
 
 
 def units_of(columns: Sequence[Column], program: Program, layout: Layout) -> tuple[Unit, ...]:
-    """The units of columns. Errors: GraphError that names a column which the gpu cannot run."""
+    """The units of columns.
+
+    Errors: GraphError that names a column which the gpu cannot run; ShapeError that lists every slot of another width.
+    """
+    _check_slots(columns, program, layout)
     outputs = {b.name: k for k, b in enumerate(program.buffers)}
     widths = {b.name: b.width for b in program.buffers}
     tables = {t.name: t for t in program.tables}
@@ -95,6 +99,20 @@ def units_of(columns: Sequence[Column], program: Program, layout: Layout) -> tup
             targets = tuple(target for _, target in members[at : at + most])
             made.append(Unit(kind, column, width, offsets, targets))
     return tuple(made)
+
+
+def _check_slots(columns: Sequence[Column], program: Program, layout: Layout) -> None:
+    """A kernel writes what a column makes, however wide its slot is."""
+    dims = {t.name: t.embedding_dim for t in program.tables}
+    got, want = [], []
+    for column in columns:
+        kind, width, _ = form_of(column, layout)
+        made = dims.get(column.table or "", 1) * (width if kind in (SPREAD, NUMERIC) else 1)
+        wrong = [slot for slot in column.slots if slot.width != made]
+        got += [f"column {column.name!r}: {slot.width} in buffer {slot.output!r}" for slot in wrong]
+        want += [str(made) for _ in wrong]
+    if got:
+        raise ShapeError("slots of another width than their columns", got=listed(got), want=listed(want))
 
 
 def form_of(column: Column, layout: Layout) -> tuple[str, int, str | None]:
