@@ -208,7 +208,7 @@ def test_recorded_rows_travel_with_the_artifact(old: Executable, tmp_path: Path)
 def test_an_unknown_target_is_refused(models: Models) -> None:
     with pytest.raises(OptionError, match="no such target") as caught:
         compiler.compile(models.old, "tpu")
-    assert caught.value.want == "cpu, reference"
+    assert caught.value.want == "cpu, gpu, reference"
 
 
 def test_the_stages_are_told(models: Models) -> None:

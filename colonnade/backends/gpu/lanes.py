@@ -288,11 +288,12 @@ class LanePool:
             return self._idle.pop()
         except IndexError:
             pass
+        lane = None
         try:
             lane = self._make()
-        except BaseException:
-            self._free.release()
-            raise
+        finally:
+            if lane is None:
+                self._free.release()
         self.made += 1
         return lane
 
