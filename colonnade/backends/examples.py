@@ -75,6 +75,7 @@ class Decoder:
             values, ends = plan.values(found, f)
             offsets, dtype = self._offsets[name]
             if offsets is not None:
+                _check_lengths(fields.get(offsets), ends, feature, decode)
                 fields[offsets] = ends.astype(dtype)
             elif feature.size == 0:  # Arrow has no lists of no values
                 values = np.empty((len(texts), *feature.shape), object if feature.dtype == "string" else feature.dtype)
@@ -82,6 +83,20 @@ class Decoder:
                 for size in reversed(feature.shape):
                     values = pa.FixedSizeListArray.from_arrays(values, size)
             fields[name] = values
+
+
+def _check_lengths(known: Array | None, ends: Array, feature: Feature, decode: Decode) -> None:
+    """Errors: FeedError where a feature's rows are not as long as those of the feature whose offsets it shares."""
+    if known is None or np.array_equal(known, ends):
+        return
+    lengths, wanted = np.diff(ends), np.diff(known)
+    row = int(np.flatnonzero(lengths != wanted)[0])
+    raise FeedError(
+        f"Example {row} has another number of values of feature {feature.key!r} than of the one that it weights",
+        where=f"key {decode.name!r}",
+        got=str(int(lengths[row])),
+        want=str(int(wanted[row])),
+    )
 
 
 def _texts(value: object) -> Strings:

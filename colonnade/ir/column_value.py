@@ -12,6 +12,7 @@ from colonnade.errors import GraphError
 from colonnade.ir.column import Column
 from colonnade.ir.evaluate import elements_of
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
+from colonnade.ops.graph.weighted_bag import WeightedBag
 from colonnade.ops.op import GraphOp, Inferred, Value, fresh
 
 
@@ -55,6 +56,10 @@ def evaluate(column: Column, table: Value, fields: Mapping[str, Value], lengths:
     """
     num_rows = len(next(iter(fields.values()))) if lengths is None else len(lengths)
     found = elements_of(column, {name: value.reshape(-1) for name, value in fields.items()}, num_rows, lengths)
+    if found.weights is not None:
+        weighted = WeightedBag(column.pooling, column.default_row)  # type: ignore[arg-type]
+        made: Value = weighted.reference(table, found.ids, found.rows, torch.tensor(num_rows), found.weights)
+        return made
     bag = EmbeddingBag(column.pooling, column.default_row)  # type: ignore[arg-type]
     pooled: Value = bag.reference(table, found.ids, found.rows, torch.tensor(num_rows))
     return pooled

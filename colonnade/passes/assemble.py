@@ -49,7 +49,7 @@ from colonnade.ops.graph.tile import Tile
 from colonnade.ops.graph.transpose import Transpose
 from colonnade.ops.graph.variable import Variable
 from colonnade.ops.op import GraphOp, Operand
-from colonnade.passes.decode_inputs import decoded_inputs, decodes_of, inputs_of
+from colonnade.passes.decode_inputs import aligned, decoded_inputs, decodes_of, inputs_of
 from colonnade.passes.extract_columns import table_name
 from colonnade.passes.fuse_dense import fuse
 
@@ -292,7 +292,7 @@ class _Assembler:
         used = read | {name for column in assembled for name in fields_read(column)}
         decoded = {d.key for d in self.decoded}
         given = [_input(k, node) for k, node in self.graph.inputs.items() if k in used or k not in decoded]
-        made = list(inputs_of(self.decoded, used))
+        made = aligned(list(inputs_of(self.decoded, used)), assembled, read)
         program = Program(
             inputs=(*given, *made),
             tables=tuple(t for t in tables.values()),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
 
 from colonnade.core import dims
 from colonnade.core.dims import Dim
 from colonnade.core.examples import Feature
+from colonnade.ir.column import Column, fields_read
 from colonnade.ir.decoded import decoded_names
 from colonnade.ir.graph import Graph, Node, args_of, facts_of, source_of
 from colonnade.ir.program import Decode, Input
@@ -60,6 +61,22 @@ def inputs_of(found: list[Decoded], read: Set[str]) -> Iterator[Input]:
             yield Input(item.name, item.feature.dtype, (count,), tensor=source_of(item.parse), offsets=item.offsets)
             splits = item.feature.splits if item.feature.kind == "ragged" else "int64"
             yield Input(item.offsets, splits, (dims.add(rows, 1),))
+
+
+def aligned(made: list[Input], columns: Sequence[Column], read: Set[str]) -> list[Input]:
+    """The same inputs; ragged ones that a column reads together share the offsets of the first of them.
+
+    Facts: requests in which their rows differ in length are refused where they are decoded.
+    """
+    offsets = {i.name: i.offsets for i in made if i.offsets is not None}
+    leaders: dict[str, str] = {}
+    for column in columns:
+        first, *others = [offsets[name] for name in fields_read(column) if name in offsets] or [""]
+        for other in others:
+            if other != first and other not in read:
+                leaders[other] = leaders.get(first, first)
+    kept = [i for i in made if i.name not in leaders]
+    return [replace(i, offsets=leaders.get(i.offsets, i.offsets)) if i.offsets is not None else i for i in kept]
 
 
 def decodes_of(found: list[Decoded], made: Set[str]) -> tuple[Decode, ...]:

@@ -15,6 +15,7 @@ from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.sparse_fill_empty_rows import SparseFillEmptyRows
 from colonnade.ops.graph.tile import Tile
+from colonnade.ops.graph.weighted_bag import WeightedBag
 from colonnade.ops.graph.zeros_like import ZerosLike
 from colonnade.passes.base import Editor, Reject, Rewrite, Rewritten
 from colonnade.passes.indices import column_of
@@ -33,7 +34,7 @@ class DropEmptySelects(Rewrite):
         """Match indicator, zeros and bag."""
         cond, zeros, bag = args_of(node)
         op = op_of(bag)
-        if not isinstance(op, EmbeddingBag):
+        if not isinstance(op, EmbeddingBag | WeightedBag):
             return None
         if not _all_zero(zeros):
             return Reject("rows that are empty are not replaced by zeros")

@@ -40,6 +40,7 @@ from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.string_split import StringSplit
 from colonnade.ops.graph.where import Where
+from colonnade.ops.greater import Greater
 from colonnade.ops.hash_bytes import HashBytes
 from colonnade.ops.join_hash import JoinHash
 from colonnade.ops.mod import Mod
@@ -49,6 +50,7 @@ from colonnade.ops.seed_hash import SeedHash
 from colonnade.ops.split import Split
 from colonnade.passes.base import Reject
 from colonnade.passes.indices import column_of
+from colonnade.passes.splat import splat
 from colonnade.passes.vocabularies import vocabulary, with_buckets
 
 LEAST, MOST = -(2**63), 2**63 - 1
@@ -99,6 +101,19 @@ class Elements:
 
 
 @dataclass(frozen=True)
+class Aligned:
+    """A feature of Examples whose rows every request must have as long as another's: checked where they are decoded.
+
+    lengths: numbers of values of both.
+    """
+
+    parse: Node
+    leader: Feature
+    follower: Feature
+    lengths: frozenset[Dim]
+
+
+@dataclass(frozen=True)
 class _Outside:
     """`expr` lies outside lo .. hi."""
 
@@ -111,9 +126,10 @@ class _Outside:
 class Reader:
     """Reads nodes; remembers what it read."""
 
-    def __init__(self, names: Names | None = None) -> None:
+    def __init__(self, names: Names | None = None, aligned: Aligned | None = None) -> None:
         self.fields: dict[str, Node] = {}
         self._names = names or {}
+        self._aligned = aligned
         self._read: dict[Node, Elements | Reject] = {}
 
     def elements(self, node: Node) -> Elements | Reject:
@@ -158,11 +174,17 @@ class Reader:
             rows = facts_of(args_of(parse)[0]).shape
             if not rows or not dims.is_symbol(rows[0]):
                 return Reject(f"the number of Examples of feature {feature.key!r} is no batch")
-            found: Elements | Reject = Elements(Field(name), Lists(rows[0], parse, feature))
+            found: Elements | Reject = Elements(Field(name), Lists(rows[0], parse, self._leading(parse, feature)))
         else:
             found = _field(name, node)
         self.fields[name] = node
         return found
+
+    def _leading(self, parse: Node, feature: Feature) -> Feature:
+        """The feature that a feature's rows are as long as."""
+        aligned = self._aligned
+        follows = aligned is not None and aligned.parse is parse and aligned.follower == feature
+        return aligned.leader if aligned is not None and follows else feature
 
     def _reshaped(self, node: Node) -> Elements | Reject:
         x = args_of(node)[0]
@@ -234,6 +256,9 @@ class Reader:
         """A bool tensor as predicates that must all hold, and their domain."""
         op = op_of(mask)
         if isinstance(op, LogicalAnd):
+            for part, rest in (args_of(mask), args_of(mask)[::-1]):
+                if facts_of(part).lo == 1 and self._line_up(facts_of(part).shape, facts_of(rest).shape):
+                    return self.masks(rest)
             a, b = (self.masks(m) for m in args_of(mask))
             if isinstance(a, Reject) or isinstance(b, Reject):
                 return a if isinstance(a, Reject) else b
@@ -248,6 +273,8 @@ class Reader:
             return Reject(f"the mask is made by {op.name if op else mask}, which is no column filter")
         x, other = args_of(mask)
         value = _splat(other)
+        if facts_of(x).dtype == "float32":
+            return self._floats_above(mask, op)
         if value is None:
             return Reject("the mask compares with something that is not one constant")
         if facts_of(mask).shape != facts_of(x).shape:
@@ -257,6 +284,23 @@ class Reader:
             return read
         predicate = _predicate(op.kind, value, facts_of(x).dtype)
         return predicate if isinstance(predicate, Reject) else ((Apply(predicate, read.expr),), read.domain)
+
+    def _line_up(self, a: Shape | None, b: Shape | None) -> bool:
+        """Whether two vectors have one length, for certain or because their features are held to it."""
+        if a is None or b is None or len(a) != 1 or len(b) != 1:
+            return False
+        return a == b or (self._aligned is not None and {a[0], b[0]} <= self._aligned.lengths)
+
+    def _floats_above(self, mask: Node, op: Compare) -> tuple[tuple[Expr, ...], Domain] | Reject:
+        """`x > bound` on floats."""
+        x, other = args_of(mask)
+        bound = splat(other)
+        if op.kind != "gt" or bound is None or facts_of(mask).shape != facts_of(x).shape:
+            return Reject(f"the mask compares floats by {op.kind}, which is no column filter")
+        read = self.elements(x)
+        if isinstance(read, Reject):
+            return read
+        return (Apply(Greater(float(bound), op.flush_denormals), read.expr),), read.domain
 
     def _selected(self, node: Node) -> Elements | Reject:
         """`select(x outside an interval, default, x)`."""
@@ -426,7 +470,7 @@ class Reader:
             crossed = self._crossed(base, op)
             return crossed if isinstance(crossed, Reject) else crossed.domain
         if isinstance(op, ParseExample) and op.place(output)[1] == "indices":
-            return _lists(base, op.place(output)[0])
+            return _lists(base, self._leading(base, op.place(output)[0]))
         if isinstance(op, Gather):
             return self._retained_rows(base)
         known = facts_of(matrix)

@@ -8,12 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from colonnade.core.dims import Dim
+from colonnade.core.examples import Feature
 from colonnade.core.expr import Expr
 from colonnade.core.facts import Facts
 from colonnade.ir.column import Column, fields_read
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.decoded import decoded_names
-from colonnade.ir.graph import Node, args_of, facts_of, op_of, source_of
+from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of, source_of
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
 from colonnade.ops.graph.expand_dims import ExpandDims
@@ -22,10 +23,11 @@ from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.variable import Variable
+from colonnade.ops.graph.weighted_bag import WeightedBag
 from colonnade.ops.op import ElementFacts
 from colonnade.passes.base import Editor, Pass, Reject
 from colonnade.passes.element_facts import element_facts, keeps_all
-from colonnade.passes.elements import Dense, Elements, Kept, Lists, Reader, Tokens
+from colonnade.passes.elements import Aligned, Dense, Elements, Kept, Lists, Reader, Tokens
 
 
 class ExtractColumns(Pass):
@@ -40,7 +42,7 @@ class ExtractColumns(Pass):
     def run(self, editor: Editor) -> int:
         """Try every lookup."""
         decoded = decoded_names(editor.graph)
-        reader = Reader(decoded)
+        plain = Reader(decoded)
         dtypes = {key: facts_of(i).dtype for key, i in editor.graph.inputs.items()}
         dtypes |= {name: feature.dtype for (_, feature), name in decoded.items()}
         names: dict[str, int] = {}
@@ -49,6 +51,8 @@ class ExtractColumns(Pass):
             table = _looked_up(node)
             if table is None:
                 continue
+            weighted = isinstance(node.target, WeightedBag)
+            reader = Reader(decoded, _aligned(node)) if weighted else plain
             column = _column(reader, node, table, dtypes)
             if isinstance(column, Reject):
                 editor.record(node, False, column.reason)
@@ -93,10 +97,33 @@ def _value(editor: Editor, column: Column, table: Node, reader: Reader, ids: Nod
 
 def _looked_up(node: Node) -> Node | None:
     """The variable or constant that the node looks rows up in."""
-    if not isinstance(node.target, Gather | EmbeddingBag):
+    if not isinstance(node.target, Gather | EmbeddingBag | WeightedBag):
         return None
     table = args_of(node)[0]
     return table if isinstance(table.target, Variable | Constant) and facts_of(table).rank == 2 else None
+
+
+def _aligned(bag: Node) -> Aligned | None:
+    """The features that a weighted bag reads its ids and weights of, where those are two of the same Examples."""
+    _, ids, _, _, weights = args_of(bag)
+    leader, follower = _listed(ids), _listed(weights)
+    if leader is None or follower is None or leader[0] is not follower[0]:
+        return None
+    lengths = frozenset(d for _, _, values in (leader, follower) for d in (facts_of(values).shape or ()))
+    return Aligned(leader[0], leader[1], follower[1], lengths)
+
+
+def _listed(node: Node) -> tuple[Node, Feature, Node] | None:
+    """The sparse feature that values are made of, its op and its own values."""
+    while True:
+        base, output = item_of(node)
+        op = op_of(base)
+        if isinstance(op, ParseExample):
+            feature, what = op.place(output)
+            return (base, feature, node) if what == "values" and feature.kind == "sparse" else None
+        if not args_of(base):
+            return None
+        node = args_of(base)[0]
 
 
 def table_name(op: Variable | Constant) -> str:
@@ -118,7 +145,15 @@ def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) 
     assert rows is not None
     if facts_of(table).dtype != "float32":
         return Reject(f"the table is {facts_of(table).dtype}: a column's vectors are float32")
-    if isinstance(op, EmbeddingBag):
+    weights = None
+    if isinstance(op, WeightedBag):
+        factors = reader.elements(args_of(node)[4])
+        if isinstance(factors, Reject):
+            return factors
+        if factors.domain != read.domain:
+            return Reject("ids and weights are not proven to be of the same elements")
+        weights = factors.expr
+    if isinstance(op, EmbeddingBag | WeightedBag):
         pooling, default_row = op.pooling, op.default_row
         reason = _pooled(reader, node, read)
     else:
@@ -133,6 +168,7 @@ def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) 
         ids=read.expr,
         table=table_name(variable),
         pooling=pooling,
+        weights=weights,
         filters=tuple(f for f in _filters(read) if not keeps_all(f, dtypes)),
         default_row=default_row,
         ids_proven=_inside(facts_of(ids), rows[0]) or _inside(element_facts(read.expr, dtypes), rows[0]),
@@ -142,7 +178,7 @@ def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) 
 
 def _pooled(reader: Reader, node: Node, read: Elements) -> str | None:
     """Why an embedding bag is not a column's pooling."""
-    _, _, rows, count = args_of(node)
+    _, _, rows, count, *_ = args_of(node)
     reason = reader.rows_reason(rows, read.domain)
     if reason is not None:
         return reason

@@ -16,6 +16,7 @@ from colonnade.passes.fold_shapes import FoldShapes
 from colonnade.passes.hash_decimals import HashDecimals
 from colonnade.passes.merge_empty_rows import MergeEmptyRows
 from colonnade.passes.merge_unique import MergeUnique
+from colonnade.passes.merge_weighted import MergeWeighted
 from colonnade.passes.one_hots import OneHots
 from colonnade.passes.pad_examples import PadExamples
 from colonnade.passes.pool_single_rows import PoolSingleRows
@@ -32,6 +33,7 @@ COLUMNS: tuple[Pass, ...] = (
     MergeUnique(),  # before pooling is matched: the pooling's data is then the table
     PoolSingleRows(),  # after filling: rows are then iota; what stays is pooled
     MergeEmptyRows(),  # after pool-single-rows, which is the cheaper form
+    MergeWeighted(),  # beside merge-empty-rows, which takes the bags without weights
     DropEmptySelects(),  # after merge-empty-rows, which makes the bags it looks for
     OneHots(),  # after guards and hashes, which prove ids; before the last cleaning, which drops reshapes behind it
     DropIdentities(),  # again: reshapes between pooling and concat, arithmetic on indices that is now bare

@@ -112,6 +112,9 @@ _OPS: dict[str, Callable[[Draw], ColumnOp]] = {
     "split": lambda draw: _op("split", separator=draw(st.sampled_from(SEPARATORS))),
     "at_least": lambda draw: _op("at_least", bound=draw(st.sampled_from((-5, -1, 0, 1, 3, -(2**31), 2**40)))),
     "at_most": lambda draw: _op("at_most", bound=draw(st.sampled_from((-1, 0, 5, 50, 2**31 - 1, 2**40)))),
+    "greater": lambda draw: _op(
+        "greater", bound=draw(st.sampled_from((0.0, -1.5, 3.0))), flush_denormals=draw(st.booleans())
+    ),
     "not_equal": lambda draw: _op("not_equal", value=draw(st.sampled_from((b"", b"a", b"hello, world", -1, 0, 3, 7)))),
 }
 

@@ -22,6 +22,7 @@ from colonnade.ops.graph.ceil import Ceil
 from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.concat import Concat
 from colonnade.ops.graph.constant import Constant
+from colonnade.ops.graph.div_no_nan import DivNoNan
 from colonnade.ops.graph.elu import Elu
 from colonnade.ops.graph.exp import Exp
 from colonnade.ops.graph.expand_dims import ExpandDims
@@ -159,6 +160,7 @@ SPELLINGS: dict[str, Spelling] = {
     "Ceil": lambda a: Ceil(),
     "ConcatV2": lambda a: Concat(),
     "Const": lambda a: Constant(Const(a["value"])),
+    "DivNoNan": lambda a: DivNoNan(),
     "Elu": lambda a: Elu(),
     "Equal": _compare("eq"),
     "Exp": lambda a: Exp(),

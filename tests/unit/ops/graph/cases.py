@@ -665,6 +665,16 @@ def embedding_bag(w: World) -> Case:
     return op, [table, ids, rows, w.scalar(count + r.choice([0, 2]))]
 
 
+@maker("weighted_bag")
+def weighted_bag(w: World) -> Case:
+    r = w.random
+    table, ids, rows = looked_up(w)
+    count = int(rows.array.max()) + 1 if len(rows.array) else 0
+    op = op_of("weighted_bag", r.choice(["sum", "mean", "sqrtn"]), r.choice([None, 1]))
+    weights = w.any(numbers(r, (len(ids.array),), "float32", True))
+    return op, [table, ids, rows, w.scalar(count + r.choice([0, 2])), weights]
+
+
 def looked_up(w: World) -> tuple[Val, Val, Val]:
     """A table, ids and rows; long rows among them."""
     r = w.random
