@@ -82,7 +82,7 @@ def test_a_device_or_a_triton_that_is_too_old(machine: pytest.MonkeyPatch) -> No
 
 def test_the_compiler_that_the_environment_names(machine: pytest.MonkeyPatch) -> None:
     machine.setattr(accelerator, "settings", give(replace(accelerator.settings(), c_compiler="mycc")))
-    machine.setattr(shutil, "which", {"mycc": "/opt/mycc"}.get)
+    machine.setattr(shutil, "which", {"mycc": "/usr/bin/mycc"}.get)
     accelerator.device()
     machine.setattr(shutil, "which", {"gcc": "/usr/bin/gcc"}.get)
     assert refusal().got == "no C compiler: mycc"
