@@ -70,13 +70,22 @@ def aligned(made: list[Input], columns: Sequence[Column], read: Set[str]) -> lis
     """
     offsets = {i.name: i.offsets for i in made if i.offsets is not None}
     leaders: dict[str, str] = {}
+
+    def leader(name: str) -> str:
+        while name in leaders:
+            name = leaders[name]
+        return name
+
     for column in columns:
         first, *others = [offsets[name] for name in fields_read(column) if name in offsets] or [""]
         for other in others:
-            if other != first and other not in read:
-                leaders[other] = leaders.get(first, first)
-    kept = [i for i in made if i.name not in leaders]
-    return [replace(i, offsets=leaders.get(i.offsets, i.offsets)) if i.offsets is not None else i for i in kept]
+            kept, dropped = leader(first), leader(other)
+            if dropped in read:  # what something else reads stays
+                kept, dropped = dropped, kept
+            if kept != dropped and dropped not in read:
+                leaders[dropped] = kept
+    inputs = [i for i in made if i.name not in leaders]
+    return [replace(i, offsets=leader(i.offsets)) if i.offsets is not None else i for i in inputs]
 
 
 def decodes_of(found: list[Decoded], made: Set[str]) -> tuple[Decode, ...]:
