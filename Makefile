@@ -1,6 +1,6 @@
 # `make` lists the verbs. Everything runs from .venv, which `make setup` makes and the other verbs make when it is missing.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo bench test lint format clean
+.PHONY: help setup demo bench test fuzz lint format clean
 
 # .venv is current when it holds the stamp of these two files and of this folder (an environment cannot be moved).
 STAMP := .venv/.stamp-$(shell { cat pyproject.toml constraints.txt; pwd; } | cksum | tr ' ' '-')
@@ -25,6 +25,9 @@ bench: $(STAMP) ## time the benchmark cases beside TensorFlow (CASES="E10 micro1
 
 test: lint ## lint, then every test that this machine can run
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+fuzz: $(STAMP) ## random feature-column models beside TensorFlow (FUZZ="--cases 1000 --seed 7" for others)
+	@TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m colonnade.testing.fuzz $(FUZZ)
 
 lint: $(STAMP) ## ruff, mypy and the import contracts
 	@$(BIN)/ruff check .

@@ -1,0 +1,123 @@
+"""Random models: the same seed and number give the same model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from colonnade.testing.fuzz.cases import Case, Input, Model, Tower
+
+MIN_CASES, MAX_CASES = 20, 50
+POOLINGS = ("mean", "sum", "sqrtn")
+SEPARATORS = (";", ",", "|")
+_DTYPES = ("float32", "float64", "int32", "int64", "string")
+_DIMS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 32, 40)
+_WIDTHS = (0, 1, 1, 1, 2, 3, 5, 9)
+_BOUNDARIES = (0.0, -1.0, 1.0, 0.1, 0.1 + 1e-12, 1e-45, -1e-45, 1.2e-38, 3e38, -3e38, 10.0, 16777217.0, 0.5)
+_WORDS = ("", "a", "yy", "x", "A", "é", "日本語", "w" * 64, "y" * 70, "a b", "-1", "0", "x\0", "abcdefgh", "abcdefgi")
+_NUMBERS = (0, 1, 7, -3, -1, 100, 2**31 - 1, -(2**31), 2**31, 2**63 - 1, -(2**63), 12345678901)
+
+Rng = np.random.Generator
+Attributes = dict[str, Any]
+
+
+def draw_model(seed: int, index: int) -> Model:
+    """Model number `index` of a seed: 20 to 50 cases over about half as many inputs, in one to three towers."""
+    rng = np.random.default_rng([seed, index])
+    count = int(rng.integers(MIN_CASES, MAX_CASES + 1))
+    inputs = [_input(rng, i) for i in range(max(3, count // 2))]
+    towers = tuple(_tower(rng, t) for t in range(int(rng.integers(1, 4))))
+    cases: list[Case] = []
+    taken: set[tuple[int, str, str, bool]] = set()
+    while len(cases) < count:
+        chosen = inputs[int(rng.integers(len(inputs)))]
+        case = _case(rng, len(cases), int(rng.integers(len(towers))), chosen)
+        # TensorFlow derives a feature column's name from these, and refuses two of one name in a layer.
+        name = case.tower, case.input, case.form, case.kind == "bucketized"
+        if name in taken:
+            inputs.append(_input(rng, len(inputs)))
+            continue
+        taken.add(name)
+        cases.append(case)
+    model = Model(seed, index, tuple(inputs), tuple(cases), towers)
+    return model.only({c.number for c in cases})
+
+
+def _input(rng: Rng, number: int) -> Input:
+    dtype = str(rng.choice(_DTYPES))
+    if dtype == "string" and rng.random() < 0.4:
+        return Input(f"i{number}", dtype, 0, str(rng.choice(SEPARATORS)))
+    return Input(f"i{number}", dtype, int(rng.choice(_WIDTHS)))
+
+
+def _tower(rng: Rng, number: int) -> Tower:
+    if rng.random() < 0.6:
+        return Tower(number)
+    activation = str(rng.choice(("", "relu", "sigmoid", "tanh")))
+    return Tower(number, int(rng.integers(1, 9)), activation, bool(rng.random() < 0.5))
+
+
+def _case(rng: Rng, number: int, tower: int, item: Input) -> Case:
+    kind = _kind(rng, item)
+    dtype = item.dtype
+    if dtype.startswith("int"):
+        dtype = str(rng.choice(("int32", "int64")))
+    if kind == "bucketized":
+        dtype = item.dtype
+    attributes = _ATTRIBUTES[kind](rng, dtype)
+    forms = ("embedding",) * 3 + ("indicator",) + (("plain",) if kind == "bucketized" else ())
+    form = str(rng.choice(forms))
+    if form == "embedding":
+        attributes |= {"embedding_dim": int(rng.choice(_DIMS)), "pooling": str(rng.choice(POOLINGS))}
+    return Case(number, tower, item.name, kind, form, dtype, **attributes)
+
+
+def _kind(rng: Rng, item: Input) -> str:
+    if item.dtype.startswith("float"):
+        return "bucketized"
+    if item.dtype == "string":
+        return str(rng.choice(("hash", "vocabulary")))
+    return str(rng.choice(("hash", "identity", "identity", "vocabulary", "bucketized")))
+
+
+def _bucketized(rng: Rng, dtype: str) -> Attributes:
+    count = int(rng.choice((1, 2, 3, 7, 20)))
+    some = [float(x) for x in rng.choice(_BOUNDARIES, count)]
+    some += [float(x) for x in rng.normal(0, 10, count).round(int(rng.integers(0, 6)))]
+    return {"boundaries": tuple(sorted(set(rng.permutation(some)[:count].tolist())))}
+
+
+def _hash(rng: Rng, dtype: str) -> Attributes:
+    return {"size": int(rng.choice((2, 3, 5, 17, 64, 100, 1000)))}
+
+
+def _identity(rng: Rng, dtype: str) -> Attributes:
+    size = int(rng.choice((1, 2, 3, 10, 64, 100, 1000)))
+    default = int(rng.integers(size)) if rng.random() < 0.5 else None
+    return {"size": size, "default": default}
+
+
+def _vocabulary(rng: Rng, dtype: str) -> Attributes:
+    if dtype == "string":
+        words: list[str | int] = [*_WORDS, *(f"word {i}" for i in range(20))]
+    else:
+        info = np.iinfo(dtype)
+        words = [n for n in (*_NUMBERS, *range(20, 40)) if info.min <= n <= info.max]
+    order = rng.permutation(len(words))[: int(rng.choice((1, 2, 5, 16, 30)))]
+    found: Attributes = {"words": tuple(words[i] for i in order)}
+    choice = rng.random()
+    if choice < 0.4:
+        found["oov_buckets"] = int(rng.choice((1, 2, 7)))
+    elif choice < 0.7:
+        found["default"] = int(rng.integers(len(order)))
+    return found
+
+
+_ATTRIBUTES: dict[str, Callable[[Rng, str], Attributes]] = {
+    "bucketized": _bucketized,
+    "hash": _hash,
+    "identity": _identity,
+    "vocabulary": _vocabulary,
+}

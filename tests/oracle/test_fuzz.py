@@ -1,0 +1,90 @@
+"""Random feature-column models: TensorFlow's answers on every backend; the fuzzer itself, where one is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import colonnade.backends.gpu.backend  # noqa: F401  Triton must be loaded before TensorFlow
+from colonnade.backends.reference import ReferenceBackend
+from colonnade.ir.program import Program, Weights
+from colonnade.testing.fuzz import check
+from colonnade.testing.fuzz.draw import MAX_CASES, MIN_CASES, draw_model
+from colonnade.testing.fuzz.feeds import requests, restricted
+from colonnade.testing.fuzz.run import check_model, run
+from colonnade.testing.fuzz.shrink import smallest
+
+SEED = 1
+FEW = [c.number for c in draw_model(SEED, 1).cases if 0 < c.embedding_dim <= 8][:8]
+
+
+def test_a_model_of_every_kind_is_answered_as_tensorflow_does() -> None:
+    outcome = run(SEED, 1, ("reference", "cpu"))
+    assert outcome.ok, "\n\n".join(s.text() for r in outcome.results for s in r.small)
+    (result,) = outcome.results
+    assert result.counts.columns >= len(result.model.cases) and result.counts.no_oracle
+
+
+def test_a_small_model_is_answered_on_the_gpu_backend_too() -> None:
+    result = check_model(draw_model(SEED, 1), ("cpu", "gpu"), columns=FEW)
+    assert result.failed == {"cpu": 0, "gpu": 0}, "\n\n".join(s.text() for s in result.small)
+
+
+def test_the_same_seed_draws_the_same() -> None:
+    for index in range(20):
+        model = draw_model(SEED, index)
+        assert model == draw_model(SEED, index) and MIN_CASES <= len(model.cases) <= MAX_CASES
+        for one, other in zip(requests(model), requests(model), strict=True):
+            for name in one.feed:
+                np.testing.assert_array_equal(one.feed[name], other.feed[name])
+    assert draw_model(SEED, 0).cases != draw_model(SEED + 1, 0).cases
+
+
+def test_a_smaller_model_is_asked_the_same() -> None:
+    whole = draw_model(SEED, 0)
+    part = whole.only([3, 5])
+    assert [c.number for c in part.cases] == [3, 5]
+    for request in requests(whole):
+        left = restricted(request, part)
+        assert set(left.feed) == {i.name for i in part.inputs}
+        assert all(left.feed[name] is request.feed[name] for name in left.feed)
+
+
+@pytest.mark.parametrize("needed", [(0,), (49,), (3, 30), (7, 8, 21), tuple(range(50))])
+def test_only_what_is_needed_is_left(needed: tuple[int, ...]) -> None:
+    assert smallest(range(50), lambda items: set(needed) <= set(items)) == list(needed)
+
+
+class _Wrong(ReferenceBackend):
+    """A table has one value that is off."""
+
+    def compile(self, program: Program, weights: Weights, *rest: Any, **options: Any) -> Any:
+        name = next(c.table for c in program.columns if c.table in weights.tables)
+        table = np.array(weights.tables[str(name)])
+        table[0] += 1
+        changed = replace(weights, tables={**weights.tables, str(name): table})
+        return super().compile(program, changed, *rest, **options)
+
+
+def test_a_disagreement_is_found_and_made_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "BACKENDS", {"reference": _Wrong})
+    result = check_model(draw_model(SEED, 1), ("reference",), columns=FEW)
+    assert result.failed["reference"]
+    small = result.small[0]
+    assert len(small.model.cases) == 1 and small.request is not None and small.request.rows == 1
+    assert f"--seed {SEED} --model 1 --columns {small.model.cases[0].number} " in small.text()
+    again = check_model(draw_model(SEED, 1), ("reference",), columns=[c.number for c in small.model.cases])
+    assert again.failed["reference"]
+
+
+def test_an_interrupted_run_keeps_what_was_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(model: Any, backends: Sequence[str], **_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("colonnade.testing.fuzz.run.check_model", stop)
+    outcome = run(SEED, 100, ("reference",))
+    assert outcome.interrupted and not outcome.results and not outcome.ok
