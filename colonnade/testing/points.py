@@ -62,7 +62,7 @@ def probe(program: Program) -> Program:
     """
     names = {b.name: f"concat:{b.name}" for b in program.buffers}
     outputs = [Output(f"output:{o.name}", o.value, o.dtype, o.shape) for o in program.outputs]
-    outputs += [Output(key, Ref(name), "float32", ()) for name, key in names.items()]
+    outputs += [Output(names[b.name], Ref(b.name), b.dtype, (b.rows, b.width)) for b in program.buffers]
     before = [p.name for p in points_of(program) if p.kind == "before"]
     outputs += [Output(f"before:{name}", Ref(name), "float32", ()) for name in before]
     return replace(program, dense=tuple(map(_plain, program.dense)), outputs=tuple(outputs))
