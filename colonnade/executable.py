@@ -151,6 +151,11 @@ class Executable:
         """Reads requests of the program: for callers that read and answer apart."""
         return self._reader
 
+    @property
+    def runner(self) -> Runner:
+        """What answers requests that are read already; a swap puts another in its place."""
+        return self._state.runner
+
     def __call__(self, feed: Feed | PackedFeed) -> dict[str, Any]:
         """The outputs by name: torch tensors where the request held one, else numpy arrays; all owned by the caller.
 

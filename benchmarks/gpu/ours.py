@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,9 +14,9 @@ from numpy.typing import NDArray
 
 import colonnade.compiler as compiler
 from colonnade.backends.arena import ALIGNMENT
-from colonnade.backends.backend import Backend, Columns, Runner, layouts
+from colonnade.backends.backend import layouts
 from colonnade.backends.feed import Feed, FeedReader, PackedFeed, Request
-from colonnade.core.batch import Layout, Packed
+from colonnade.core.batch import Packed
 from colonnade.errors import ShapeError
 from colonnade.executable import Executable
 from colonnade.ir.program import Program, Weights
@@ -26,45 +25,14 @@ from colonnade.testing.timing import Call
 Array = NDArray[Any]
 
 
-class Watched:
-    """A backend that keeps the runner it prepared, so that a request that is packed already can be given to it."""
-
-    def __init__(self, backend: Backend) -> None:
-        self.name = backend.name
-        self._backend = backend
-        self.runner: Runner | None = None
-
-    def compile(self, program: Program, weights: Weights, layout: Layout, *, id_policy: str, threads: int) -> Columns:
-        """As the backend does."""
-        return self._backend.compile(program, weights, layout, id_policy=id_policy, threads=threads)
-
-    def prepare(
-        self, program: Program, weights: Weights, layouts: Sequence[Layout], *, id_policy: str, threads: int
-    ) -> Runner:
-        """As the backend does."""
-        self.runner = self._backend.prepare(program, weights, layouts, id_policy=id_policy, threads=threads)
-        return self.runner
-
-    def export_compiled(self, folder: Path) -> tuple[Path, ...]:
-        """As the backend does."""
-        return self._backend.export_compiled(folder)
-
-    def import_compiled(self, folder: Path) -> bool:
-        """As the backend does."""
-        return self._backend.import_compiled(folder)
-
-
 class Ours:
     """A program compiled for a target: requests of every form, and its columns alone."""
 
     def __init__(self, program: Program, weights: Weights, target: str, threads: int = 1) -> None:
         self.program = program
         self.weights = weights
-        self._backend = Watched(compiler.backend(target))
-        self.executable = Executable(program, weights, self._backend, threads=threads)
-        runner = self._backend.runner
-        assert runner is not None
-        self.runner = runner
+        self.executable = Executable(program, weights, compiler.backend(target), threads=threads)
+        self.runner = self.executable.runner
         self.reader = self.executable.reader  # a room knows the layouts of its own program alone
 
     def request(self, feed: Feed) -> Request:

@@ -13,7 +13,7 @@ import torch
 from colonnade.backends.dense_ops import DENSE_OPS
 from colonnade.backends.sizes import DimFunction, Sizes, dim_function
 from colonnade.errors import GraphError, listed
-from colonnade.ir.program import OWN, REQUIRE, Instruction, Program, Ref
+from colonnade.ir.program import OWN, REQUIRE, Instruction, Program, Ref, operands, refs_in
 
 Env = list[Any]
 Getter = Callable[[Env], Any]
@@ -57,7 +57,6 @@ class DensePlan:
         self.synchronises = synchronises(program)
         self._template: Env = []
         self._names: dict[str, int] = {}
-        self._literals: dict[int, Any] = {}
         self._dims: list[tuple[int, DimFunction]] = []
         self._dim_slots: dict[sympy.Expr, int] = {}
         self.inputs = frozenset(_refs(program) & {i.name for i in program.inputs})
@@ -181,7 +180,7 @@ def host_only(program: Program) -> tuple[str, ...]:
     strings = {i.name for i in program.inputs if i.dtype == "string"}
     found = []
     for line in program.dense:
-        for name in sorted(_refs_in((line.args, tuple(v for _, v in line.kwargs))) & strings):
+        for name in sorted(strings.intersection(refs_in(operands(line)))):
             found.append(f"{line.output} = {line.op}: reads the strings of input {name!r}")
     for output in program.outputs:
         if output.value.name in strings:
@@ -208,7 +207,7 @@ def _on_host(line: Instruction) -> str:
         return "gives a number to the host"
     types = _types(call)
     named: list[tuple[int | str, Any]] = [*enumerate(line.args), *line.kwargs]
-    numbers = any(_refs_in(v) and "Tensor" not in types.get(k, "Tensor") for k, v in named)
+    numbers = any(any(refs_in(v)) and "Tensor" not in types.get(k, "Tensor") for k, v in named)
     if numbers or any(types.get(name) == "Tensor" for name in _HOST_TENSORS):
         return "takes a number from a tensor"
     return ""
@@ -247,17 +246,5 @@ def _with_keywords(call: Callable[..., Any], num_positional: int, keywords: tupl
 
 
 def _refs(program: Program) -> set[str]:
-    lines = tuple((line.args, tuple(v for _, v in line.kwargs)) for line in program.dense)
-    return {o.value.name for o in program.outputs} | _refs_in(lines)
-
-
-def _refs_in(values: Any) -> set[str]:
-    found: set[str] = set()
-    stack: list[Any] = [values]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, Ref):
-            found.add(value.name)
-        elif isinstance(value, tuple | list):
-            stack.extend(value)
-    return found
+    found = {name for line in program.dense for name in refs_in(operands(line))}
+    return found | {o.value.name for o in program.outputs}

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import Any
 
 import sympy
 
@@ -14,7 +13,7 @@ from colonnade.core.examples import Feature
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import ColonnadeError, GraphError, listed
 from colonnade.ir.column import POOLINGS, Column, Slot, fields_read
-from colonnade.ir.program import Buffer, Input, Program, Ref, batch_dim
+from colonnade.ir.program import Buffer, Input, Program, batch_dim, operands, refs_in
 from colonnade.ir.table import Table
 from colonnade.ops.op import ElementFacts, FilterOp
 
@@ -258,18 +257,10 @@ def _references(program: Program) -> Iterator[tuple[str, str]]:
     """A value is defined before it is used."""
     known = {i.name for i in program.inputs} | {b.name for b in program.buffers} | {p[0] for p in program.params}
     for line in program.dense:
-        for name in _refs((line.args, *(v for _, v in line.kwargs))):
+        for name in refs_in(operands(line)):
             if name not in known:
                 yield f"dense value {line.output!r}", f"%{name} is not defined before it"
         known.add(line.output)
     for output in program.outputs:
         if output.value.name not in known:
             yield f"output {output.name!r}", f"%{output.value.name} does not exist"
-
-
-def _refs(values: Iterable[Any]) -> Iterator[str]:
-    for value in values:
-        if isinstance(value, Ref):
-            yield value.name
-        elif isinstance(value, tuple | list):
-            yield from _refs(value)

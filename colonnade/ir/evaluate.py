@@ -112,7 +112,7 @@ def elements_of(
     positions = torch.arange(num) - (lengths.cumsum(0) - lengths)[rows]
     keep = torch.ones(num, dtype=torch.bool)
     first = _Evaluator(fields, positions)
-    early = [f for f in column.filters if not _expands(f)]
+    early = [f for f in column.filters if not expands(f)]
     for predicate in early:
         mask = first.value(predicate)[0]
         assert isinstance(mask, torch.Tensor)
@@ -122,7 +122,7 @@ def elements_of(
 
 
 def _late(column: Column, evaluator: _Evaluator, rows: torch.Tensor, positions: torch.Tensor) -> Elements:
-    late = [f for f in column.filters if _expands(f)]
+    late = [f for f in column.filters if expands(f)]
     exprs = [column.ids, *late, *([column.weights] if column.weights is not None else [])]
     chain = max((evaluator.value(e)[1] for e in exprs), key=len)
     keep = torch.ones(len(evaluator.in_domain(column.ids, chain)), dtype=torch.bool)
@@ -142,5 +142,6 @@ def _late(column: Column, evaluator: _Evaluator, rows: torch.Tensor, positions: 
     return Elements(ids, rows[keep], positions[keep], weights)
 
 
-def _expands(expr: Expr) -> bool:
-    return isinstance(expr, Apply) and (isinstance(expr.op, ExpandOp) or any(_expands(a) for a in expr.args))
+def expands(expr: Expr) -> bool:
+    """Whether an expansion is in an expression: whether it gives any number of values an element."""
+    return isinstance(expr, Apply) and (isinstance(expr.op, ExpandOp) or any(expands(a) for a in expr.args))

@@ -4,7 +4,7 @@ beside it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -86,6 +86,20 @@ class Ref:
     """A value of the dense rest by name."""
 
     name: str
+
+
+def refs_in(values: Any) -> Iterator[str]:
+    """The name of every reference in an operand, in order; operands may lie in tuples and lists."""
+    if isinstance(values, Ref):
+        yield values.name
+    elif isinstance(values, tuple | list):
+        for value in values:
+            yield from refs_in(value)
+
+
+def operands(line: Instruction) -> tuple[Any, ...]:
+    """All operands of an instruction, those by name after the others."""
+    return (*line.args, *(value for _, value in line.kwargs))
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,7 @@ from colonnade.ir.program import (
     Weights,
     param_value,
     plain,
+    refs_in,
     transposed,
 )
 from colonnade.ir.table import Table
@@ -279,7 +280,7 @@ class _Assembler:
         stored = {self.values[n].name: n.target for n in self.graph.nodes() if isinstance(n.target, Variable)}
         shapes |= {name: variable.shape for name, variable in stored.items()}
         alive = fuse(_alive(self.instructions, names), names, shapes, stored)
-        read = {r for i in alive for r in _refs(i.args)} | {o.value.name for o in outputs}
+        read = {r for i in alive for r in refs_in(i.args)} | {o.value.name for o in outputs}
         columns = [n for n in self.graph.nodes() if isinstance(n.target, ColumnValue)]
         tables = {n.target.column.table: self._table(args_of(n)[0]) for n in columns}  # type: ignore[union-attr]
         params = {k: v for k, v in self.params.items() if k in read}
@@ -338,14 +339,6 @@ def _from_data(args: Any) -> bool:
     return isinstance(args, sympy.Expr) and dims.from_data(args)
 
 
-def _refs(args: Any) -> Iterable[str]:
-    if isinstance(args, Ref):
-        yield args.name
-    elif isinstance(args, tuple | list):
-        for a in args:
-            yield from _refs(a)
-
-
 def _alive(instructions: list[Instruction], wanted: list[str]) -> list[Instruction]:
     """Those that an output needs, and every check."""
     alive: list[Instruction] = []
@@ -353,7 +346,7 @@ def _alive(instructions: list[Instruction], wanted: list[str]) -> list[Instructi
     for i in reversed(instructions):
         if i.output in read or i.op == REQUIRE:
             alive.append(i)
-            read.update(_refs(i.args))
+            read.update(refs_in(i.args))
     return alive[::-1]
 
 

@@ -12,7 +12,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,12 +20,10 @@ import torch
 from numpy.typing import NDArray
 from torch.profiler import ProfilerActivity, profile
 
-from colonnade.backends.backend import Backend, Columns, Runner, layouts
-from colonnade.backends.feed import FeedReader
+from colonnade.backends.backend import Backend, layouts
 from colonnade.backends.feed import Request as PackedRequest
 from colonnade.backends.gpu.columns import GpuColumns
 from colonnade.backends.gpu.occupancy import Occupancy, occupancy
-from colonnade.core.batch import Layout
 from colonnade.errors import OptionError
 from colonnade.executable import Executable
 from colonnade.ir.program import Program, Weights
@@ -94,34 +91,6 @@ class Activities:
         return sum(len(t) for n, t in self.kernels.items() if name in (None, n)) / self.requests
 
 
-class Watched:
-    """A backend that keeps the runner it prepared, so that a request that is packed already can be given to it."""
-
-    def __init__(self, backend: Backend) -> None:
-        self.name = backend.name
-        self._backend = backend
-        self.runner: Runner | None = None
-
-    def compile(self, program: Program, weights: Weights, layout: Layout, *, id_policy: str, threads: int) -> Columns:
-        """As the backend does."""
-        return self._backend.compile(program, weights, layout, id_policy=id_policy, threads=threads)
-
-    def prepare(
-        self, program: Program, weights: Weights, layouts: Sequence[Layout], *, id_policy: str, threads: int
-    ) -> Runner:
-        """As the backend does."""
-        self.runner = self._backend.prepare(program, weights, layouts, id_policy=id_policy, threads=threads)
-        return self.runner
-
-    def export_compiled(self, folder: Path) -> tuple[Path, ...]:
-        """As the backend does."""
-        return self._backend.export_compiled(folder)
-
-    def import_compiled(self, folder: Path) -> bool:
-        """As the backend does."""
-        return self._backend.import_compiled(folder)
-
-
 class _Remembered:
     """An oracle that is asked once for each request."""
 
@@ -155,15 +124,13 @@ class DeviceBench:
         checked: Mapping[str, Any] | None = None,
         device: torch.device | None = None,
     ) -> None:
-        watched = Watched(backend)
         self.case = case
         self.program = program
-        self.executable = Executable(program, weights, watched)
+        self.executable = Executable(program, weights, backend)
         self.side = ColonnadeSide(self.executable, backend)
         self.checked = checked
-        assert watched.runner is not None
-        self._runner = watched.runner
-        self._reader = FeedReader(program, layouts(program), watched.runner.dense_inputs)
+        self._runner = self.executable.runner
+        self._reader = self.executable.reader
         self._weights = weights
         self._oracle, self._checker = oracle, checker
         is_there = torch.cuda.is_available()

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.ir.program import Instruction, Output, Program, Ref
+from colonnade.ir.program import Instruction, Output, Program, Ref, operands, refs_in
 
 Array = NDArray[Any]
 
@@ -48,9 +48,9 @@ def points_of(program: Program) -> tuple[Point, ...]:
     ]
     found += [Point(f"concat:{b.name}", "concat", b.name) for b in program.buffers]
     for line, kind in steps(program):
-        for ref in _refs(line.args):
-            source = _source_of(program, ref.name)
-            found.append(Point(f"before:{ref.name}", "before", ref.name, _tensor(source), kind))
+        for name in refs_in(line.args):
+            source = _source_of(program, name)
+            found.append(Point(f"before:{name}", "before", name, _tensor(source), kind))
     found += [Point(f"output:{o.name}", "output", o.name) for o in program.outputs]
     return tuple({p.key: p for p in found}.values())
 
@@ -95,7 +95,7 @@ def steps(program: Program) -> Iterator[tuple[Instruction, str]]:
         if kind:
             yield line, kind
         else:
-            stack.extend(ref.name for ref in _refs((line.args, *(v for _, v in line.kwargs))))
+            stack.extend(refs_in(operands(line)))
 
 
 def _step(line: Instruction) -> str:
@@ -138,7 +138,7 @@ def _bound(line: Instruction | None) -> float | None:
 
 def dense_inputs(program: Program) -> frozenset[str]:
     """The inputs that the dense rest reads itself."""
-    read = {ref.name for line in program.dense for ref in _refs((line.args, *(v for _, v in line.kwargs)))}
+    read = {name for line in program.dense for name in refs_in(operands(line))}
     return frozenset(i.name for i in program.inputs if i.name in read)
 
 
@@ -147,14 +147,6 @@ def _source_of(program: Program, name: str) -> str:
         if line.output == name:
             return line.source
     return next((i.tensor for i in program.inputs if i.name == name), "")
-
-
-def _refs(values: Any) -> Iterator[Ref]:
-    for value in values:
-        if isinstance(value, Ref):
-            yield value
-        elif isinstance(value, tuple | list):
-            yield from _refs(value)
 
 
 def _tensor(source: str) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from colonnade.core.expr import Apply, Expr, walk
 from colonnade.errors import OptionError
 from colonnade.ir.column import Column, fields_read
+from colonnade.ir.evaluate import expands
 from colonnade.ir.program import Input, Program
 from colonnade.ir.table import Table
-from colonnade.ops.op import ExpandOp
 
 POOLED, BUS = "pooled", "bus"
 WAYS = (POOLED, BUS)
@@ -128,16 +127,12 @@ def _moved(tables: Sequence[Table], costs: Mapping[str, float], budget: int | No
 def _lookups(column: Column, inputs: Mapping[str, Input]) -> int:
     """Lookups of a column in a batch row."""
     item = inputs[fields_read(column)[0]]
-    if item.offsets is not None or any(map(_expands, (column.ids, *column.filters))):
+    if item.offsets is not None or any(map(expands, (column.ids, *column.filters))):
         return UNKNOWN_LOOKUPS
     width = 1
     for dim in item.shape[1:]:
         width *= dim if isinstance(dim, int) else UNKNOWN_LOOKUPS
     return width
-
-
-def _expands(expr: Expr) -> bool:
-    return any(isinstance(e, Apply) and isinstance(e.op, ExpandOp) for e in walk(expr))
 
 
 def _cost(column: Column, table: Table, inputs: Mapping[str, Input], way: str) -> float:

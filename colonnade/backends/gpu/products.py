@@ -7,6 +7,7 @@ Legend: M rows, K inner dim, N outputs, S parts.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -16,7 +17,7 @@ import triton
 from triton.runtime.interpreter import InterpretedFunction
 
 from colonnade.backends.gpu.device.add_up import add_up
-from colonnade.ir.program import OWN, Instruction, Program, Ref
+from colonnade.ir.program import OWN, Instruction, Program, Ref, operands, refs_in
 
 LINEAR, RELU = "aten.linear.default", "aten.relu_.default"
 LINEAR_RELU = f"{OWN}linear_relu"
@@ -86,11 +87,8 @@ class Products:
 
 def fused(program: Program) -> Program:
     """The program with each linear and the relu that alone reads it as one instruction."""
-    uses: dict[str, int] = {}
-    for name in _refs([[*i.args, *(v for _, v in i.kwargs)] for i in program.dense]):
-        uses[name] = uses.get(name, 0) + 1
-    for output in program.outputs:
-        uses[output.value.name] = uses.get(output.value.name, 0) + 1
+    uses = Counter(name for line in program.dense for name in refs_in(operands(line)))
+    uses.update(o.value.name for o in program.outputs)
     made: list[Instruction] = []
     for line in program.dense:
         before = made[-1] if made else None
@@ -104,11 +102,3 @@ def fused(program: Program) -> Program:
 def _joins(first: Instruction, second: Instruction, uses: Mapping[str, int]) -> bool:
     follows = second.op == RELU and second.args == (Ref(first.output),) and not second.kwargs
     return follows and first.op == LINEAR and not first.kwargs and uses[first.output] == 1
-
-
-def _refs(value: Any) -> list[str]:
-    if isinstance(value, Ref):
-        return [value.name]
-    if isinstance(value, tuple | list):
-        return [name for v in value for name in _refs(v)]
-    return []

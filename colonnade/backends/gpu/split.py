@@ -11,7 +11,7 @@ import sympy
 from colonnade.backends.dense import host_only
 from colonnade.backends.dense_ops import require
 from colonnade.backends.sizes import Sizes, dim_function
-from colonnade.ir.program import REQUIRE, Instruction, Output, Program, Ref
+from colonnade.ir.program import REQUIRE, Instruction, Output, Program, Ref, operands, refs_in
 
 SizeCheck = Callable[[Sizes], None]
 INDEXES = {
@@ -55,17 +55,17 @@ def reasons_for_host(program: Program) -> tuple[str, ...]:
         f"{line.output} = {line.op}: its {what} from the request"
         for line in program.dense
         for ops, what in ((INDEXES, "indices come"), (DIVISIONS, "divisor comes"))
-        if line.op in ops and not params.issuperset(_refs(line.args[ops[line.op] :]))
+        if line.op in ops and not params.issuperset(refs_in(line.args[ops[line.op] :]))
     ]
     return (*host_only(program), *reasons)
 
 
 def symbols_read(program: Program) -> frozenset[str]:
     """The symbols of sizes that the dense rest or an output depends on."""
-    names = {name for line in program.dense for name in _refs([line.args, [v for _, v in line.kwargs]])}
+    names = {name for line in program.dense for name in refs_in(operands(line))}
     names |= {o.value.name for o in program.outputs}
     shapes = [i.shape for i in program.inputs if i.name in names] + [o.shape for o in program.outputs]
-    exprs = [*_exprs([[line.args, [v for _, v in line.kwargs]] for line in program.dense]), *_exprs(shapes)]
+    exprs = [*_exprs([operands(line) for line in program.dense]), *_exprs(shapes)]
     return frozenset(str(s) for e in exprs for s in e.free_symbols)
 
 
@@ -75,14 +75,6 @@ def _exprs(values: Any) -> Iterator[sympy.Expr]:
             yield value
         elif isinstance(value, tuple | list):
             yield from _exprs(value)
-
-
-def _refs(values: tuple[Any, ...] | list[Any]) -> Iterator[str]:
-    for value in values:
-        if isinstance(value, Ref):
-            yield value.name
-        elif isinstance(value, tuple | list):
-            yield from _refs(value)
 
 
 def _compares_sizes(line: Instruction) -> bool:

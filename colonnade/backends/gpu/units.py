@@ -14,6 +14,7 @@ from colonnade.core.batch import Layout
 from colonnade.core.expr import Apply, Expr, walk
 from colonnade.errors import GraphError, ShapeError, listed
 from colonnade.ir.column import Column, fields_read
+from colonnade.ir.evaluate import expands
 from colonnade.ir.program import Program
 from colonnade.ir.table import Table
 from colonnade.ops.op import ExpandOp
@@ -117,22 +118,22 @@ def _check_slots(columns: Sequence[Column], program: Program, layout: Layout) ->
 
 def form_of(column: Column, layout: Layout) -> tuple[str, int, str | None]:
     """A column's kind, width and offsets. Errors: GraphError where the gpu cannot run it."""
-    expands = any(_expands(e) for e in (column.ids, *column.filters))
+    has_tokens = any(expands(e) for e in (column.ids, *column.filters))
     where = f"column {column.name!r}"
     width, offsets = _extent(column, layout)
     if column.table is None:
-        if column.filters or column.weights is not None or expands:
+        if column.filters or column.weights is not None or has_tokens:
             raise GraphError("a numeric column has neither filters, weights nor tokens", where=where)
         return NUMERIC, width, offsets
-    if column.weights is not None and (expands or _expands(column.weights)):
+    if column.weights is not None and (has_tokens or expands(column.weights)):
         raise GraphError("tokens of strings have no weights", where=where)
-    if expands and not _expands(column.ids):
+    if has_tokens and not expands(column.ids):
         raise GraphError("a filter looks at tokens, the ids do not", where=where)
     if column.pooling == "none":
-        if expands or offsets is not None:
+        if has_tokens or offsets is not None:
             raise GraphError("a column whose rows differ in length needs a pooling", where=where, got=column.pooling)
         return SPREAD, width, offsets
-    if expands or (offsets is None and 1 < width <= MOST_LANES):
+    if has_tokens or (offsets is None and 1 < width <= MOST_LANES):
         return LANES, width, offsets
     return (SINGLE if offsets is None and width == 1 else TILES), width, offsets
 
@@ -140,10 +141,6 @@ def form_of(column: Column, layout: Layout) -> tuple[str, int, str | None]:
 def expansion_of(expr: Expr) -> Apply | None:
     """The expansion inside an expression."""
     return next((e for e in walk(expr) if isinstance(e, Apply) and isinstance(e.op, ExpandOp)), None)
-
-
-def _expands(expr: Expr) -> bool:
-    return expansion_of(expr) is not None
 
 
 def _extent(column: Column, layout: Layout) -> tuple[int, str | None]:
