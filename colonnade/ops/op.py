@@ -149,9 +149,10 @@ class Operand:
 
 @dataclass(frozen=True)
 class Lowered:
-    """One aten call: overload name such as `aten.addmm.default`, positional and keyword arguments.
+    """A call of aten, or of an op of our own: overload name such as `aten.addmm.default`, arguments by place and name.
 
-    args may hold operand values, ints, floats, bools, dtypes by name, dims, and tuples of these.
+    args may hold operand values, ints, floats, bools, dtypes by name, dims, other calls, and tuples of these.
+    Facts: the call of an op with several outputs gives a list or tuple of them.
     """
 
     op: str

@@ -20,6 +20,7 @@ from colonnade.ir.column import Column, Slot, fields_read
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.graph import Graph, Node, args_of, facts_of, item_of, op_of, source_of
 from colonnade.ir.program import (
+    ITEM,
     PLACE,
     REQUIRE,
     Buffer,
@@ -49,7 +50,7 @@ from colonnade.ops.graph.strided_slice import StridedSlice
 from colonnade.ops.graph.tile import Tile
 from colonnade.ops.graph.transpose import Transpose
 from colonnade.ops.graph.variable import Variable
-from colonnade.ops.op import GraphOp, Operand
+from colonnade.ops.op import GraphOp, Lowered, Operand
 from colonnade.passes.decode_inputs import aligned, decoded_inputs, decodes_of, inputs_of
 from colonnade.passes.extract_columns import table_name
 from colonnade.passes.fuse_dense import fuse
@@ -211,11 +212,9 @@ class _Assembler:
         return Ref(name)
 
     def _lowered(self, node: Node) -> None:
-        base, _ = item_of(node)
         op = op_of(node)
-        if op is None or op.num_outputs != 1:
-            name = op_of(base).name if op_of(base) is not None else str(base)  # type: ignore[union-attr]
-            self.unsupported[node] = name
+        if op is None:
+            self._item(node)
             return
         if self._decimal(node, op):
             return
@@ -229,7 +228,26 @@ class _Assembler:
             self.values.pop(node, None)
             self.unsupported[node] = ""
             return
-        self._emit(node, lowered.op, lowered.args, lowered.kwargs)
+        self._emit(node, lowered.op, self._called(node, lowered.args), lowered.kwargs)
+
+    def _called(self, node: Node, args: Any) -> Any:
+        """The arguments, with the calls in them made before and named."""
+        if isinstance(args, tuple):
+            return tuple(self._called(node, a) for a in args)
+        if not isinstance(args, Lowered):
+            return args
+        name = self.names.take(node.name)
+        inner = self._called(node, args.args)
+        self.instructions.append(Instruction(name, args.op, inner, args.kwargs, source=source_of(node)))
+        return Ref(name)
+
+    def _item(self, node: Node) -> None:
+        """An output of an op that has several."""
+        base, index = item_of(node)
+        if base in self.values:
+            self._emit(node, ITEM, (self.values[base], index))
+        else:
+            self.unsupported[node] = ""  # the op is listed
 
     def _decimal(self, node: Node, op: GraphOp) -> bool:
         """Integers as strings stay integers up to the outputs, which are given in decimal; true where that is all."""
@@ -259,7 +277,8 @@ class _Assembler:
             node = stack.pop()
             if node not in seen and node not in self.values:
                 seen.add(node)
-                stack.extend(args_of(item_of(node)[0]))
+                base, _ = item_of(node)
+                stack.extend(args_of(node) if base is node else (base,))
         return [(n, why) for n, why in self.unsupported.items() if n in seen and why]
 
     def _refusal(self) -> UnsupportedOps:
@@ -328,14 +347,21 @@ def _width(x: Node, whole: Facts) -> int | None:
 
 
 def _lacks(args: Any) -> bool:
-    """Whether an operand among the arguments, or in a list among them, has no value."""
-    return any(a is None or (isinstance(a, tuple | list) and _lacks(a)) for a in args)
+    """Whether an operand among the arguments, or in a list or call among them, has no value."""
+    return any(a is None or _lacks(_inside(a)) for a in args)
+
+
+def _inside(arg: Any) -> tuple[Any, ...]:
+    """The arguments that a list or call holds."""
+    if isinstance(arg, Lowered):
+        return arg.args
+    return tuple(arg) if isinstance(arg, tuple | list) else ()
 
 
 def _from_data(args: Any) -> bool:
     """Whether a size among the arguments is one that only the data decide: no request tells it."""
-    if isinstance(args, tuple | list):
-        return any(map(_from_data, args))
+    if isinstance(args, tuple | list | Lowered):
+        return any(map(_from_data, _inside(args)))
     return isinstance(args, sympy.Expr) and dims.from_data(args)
 
 

@@ -23,7 +23,7 @@ COMPARISONS = {"eq": "Equal", "ne": "NotEqual", "lt": "Less", "le": "LessEqual",
 # Answers of transcendental functions and of sums in another order may differ in the last bits.
 ROUNDED = {
     *("exp", "log", "log1p", "sqrt", "rsqrt", "tanh", "sigmoid", "elu", "selu", "softplus", "softmax", "pow"),
-    *("mat_mul", "sum", "mean", "prod", "leaky_relu", "range"),
+    *("mat_mul", "batch_mat_mul", "einsum", "sum", "mean", "prod", "leaky_relu", "range"),
 }
 # TensorFlow's vector and scalar code differ in the sign of the 0 that -0.0 becomes.
 UNSIGNED_ZERO = {"relu", "relu6"}
@@ -90,6 +90,9 @@ CALLS: dict[str, Call] = {
     "any": reduction("Any"),
     "arg_max": lambda r, op, a: r.ArgMax(input=a[0], dimension=a[1], output_type=op.out_type),
     "as_string": unary("AsString", "input"),
+    "batch_mat_mul": lambda r, op, a: (r.BatchMatMulV2 if op.broadcasts else r.BatchMatMul)(
+        x=a[0], y=a[1], adj_x=op.transpose_a, adj_y=op.transpose_b
+    ),
     "bias_add": lambda r, op, a: r.BiasAdd(value=a[0], bias=a[1]),
     "broadcast_to": lambda r, op, a: r.BroadcastTo(input=a[0], shape=a[1]),
     "bucketize": lambda r, op, a: r.Bucketize(input=a[0], boundaries=op.boundaries.array.tolist()),
@@ -98,6 +101,7 @@ CALLS: dict[str, Call] = {
     "compare": lambda r, op, a: getattr(r, COMPARISONS[op.kind])(x=a[0], y=a[1]),
     "concat": lambda r, op, a: r.ConcatV2(values=a[:-1], axis=a[-1]) if len(a) > 2 else r.Identity(input=a[0]),
     "div_no_nan": binary("DivNoNan"),
+    "einsum": lambda r, op, a: r.Einsum(inputs=a, equation=op.equation),
     "elu": unary("Elu", "features"),
     "exp": unary("Exp"),
     "expand_dims": lambda r, op, a: r.ExpandDims(input=a[0], axis=a[1]),
@@ -116,6 +120,7 @@ CALLS: dict[str, Call] = {
     "logical_or": binary("LogicalOr"),
     "lookup_table_find": lookup_table_find,
     "mat_mul": lambda r, op, a: r.MatMul(a=a[0], b=a[1], transpose_a=op.transpose_a, transpose_b=op.transpose_b),
+    "matrix_band_part": lambda r, op, a: r.MatrixBandPart(input=a[0], num_lower=a[1], num_upper=a[2]),
     "max": reduction("Max"),
     "maximum": binary("Maximum"),
     "mean": reduction("Mean"),

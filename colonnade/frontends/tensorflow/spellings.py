@@ -14,6 +14,7 @@ from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.all import All
 from colonnade.ops.graph.any import Any as AnyOf
 from colonnade.ops.graph.as_string import AsString
+from colonnade.ops.graph.batch_mat_mul import BatchMatMul
 from colonnade.ops.graph.bias_add import BiasAdd
 from colonnade.ops.graph.broadcast_to import BroadcastTo
 from colonnade.ops.graph.bucketize import Bucketize
@@ -23,6 +24,7 @@ from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.concat import Concat
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.div_no_nan import DivNoNan
+from colonnade.ops.graph.einsum import Einsum
 from colonnade.ops.graph.elu import Elu
 from colonnade.ops.graph.exp import Exp
 from colonnade.ops.graph.expand_dims import ExpandDims
@@ -39,6 +41,7 @@ from colonnade.ops.graph.logical_and import LogicalAnd
 from colonnade.ops.graph.logical_not import LogicalNot
 from colonnade.ops.graph.logical_or import LogicalOr
 from colonnade.ops.graph.mat_mul import MatMul
+from colonnade.ops.graph.matrix_band_part import MatrixBandPart
 from colonnade.ops.graph.max import Max
 from colonnade.ops.graph.maximum import Maximum
 from colonnade.ops.graph.mean import Mean
@@ -139,6 +142,23 @@ def _mat_mul(a: Attrs) -> GraphOp:
     return MatMul(transpose_a=bool(a.get("transpose_a")), transpose_b=bool(a.get("transpose_b")))
 
 
+def _batch_mat_mul(broadcasts: bool = True) -> Spelling:
+    def spelled(a: Attrs) -> GraphOp:
+        kinds = {str(a[name]) for name in ("T", "Ta", "Tb", "Tout") if name in a}
+        if len(kinds) > 1:
+            raise ImportFailure("BatchMatMulV3 of several dtypes is not supported", got=", ".join(sorted(kinds)))
+        return BatchMatMul(bool(a.get("adj_x")), bool(a.get("adj_y")), broadcasts)
+
+    return spelled
+
+
+def _einsum(equation: bytes | str) -> GraphOp:
+    text = equation.decode() if isinstance(equation, bytes) else equation
+    op = Einsum(text.replace(" ", ""))
+    op.terms()
+    return op
+
+
 def _bias_add(a: Attrs) -> GraphOp:
     layout = a.get("data_format", b"NHWC")
     if layout not in (b"NHWC", "NHWC", b"", ""):
@@ -153,6 +173,9 @@ SPELLINGS: dict[str, Spelling] = {
     "All": _reduce(All),
     "Any": _reduce(AnyOf),
     "AsString": _as_string,
+    "BatchMatMul": _batch_mat_mul(False),
+    "BatchMatMulV2": _batch_mat_mul(),
+    "BatchMatMulV3": _batch_mat_mul(),
     "BiasAdd": _bias_add,
     "BroadcastTo": lambda a: BroadcastTo(),
     "Bucketize": _bucketize,
@@ -161,6 +184,7 @@ SPELLINGS: dict[str, Spelling] = {
     "ConcatV2": lambda a: Concat(),
     "Const": lambda a: Constant(Const(a["value"])),
     "DivNoNan": lambda a: DivNoNan(),
+    "Einsum": lambda a: _einsum(a["equation"]),
     "Elu": lambda a: Elu(),
     "Equal": _compare("eq"),
     "Exp": lambda a: Exp(),
@@ -182,6 +206,7 @@ SPELLINGS: dict[str, Spelling] = {
     "LogicalNot": lambda a: LogicalNot(),
     "LogicalOr": lambda a: LogicalOr(),
     "MatMul": _mat_mul,
+    "MatrixBandPart": lambda a: MatrixBandPart(),
     "Max": _reduce(Max),
     "Maximum": lambda a: Maximum(),
     "Mean": _reduce(Mean),

@@ -71,6 +71,13 @@ def _along(call: Call) -> Made:
     return x.shape
 
 
+def _band(call: Call) -> Made:
+    x = call.tensor()
+    for axis in (x.rank - 2, x.rank - 1):
+        _off(x, counted(axis, x.rank), "counts along")
+    return x.shape
+
+
 def _layer_norm(call: Call) -> Made:
     x, normalized = call.tensor("input"), call.size("normalized_shape")
     at = x.rank - len(normalized)
@@ -121,6 +128,34 @@ def _bmm(call: Call) -> Made:
 
 def _matmul(call: Call) -> Made:
     return _product(call.tensor(), call.tensor("other"), call.batch)
+
+
+def _einsum(call: Call) -> Made:
+    """A label of the batch in one operand is the same rows in another."""
+    call.seen.add("equation")
+    left, _, right = str(call.arguments["equation"]).partition("->")
+    sizes: dict[str, Dim] = {}
+    pairs = zip(left.split(","), call.tensors("tensors"), strict=True)
+    lead = broadcast([_labelled(term, x.shape, sizes) for term, x in pairs], call.batch)
+    for label in sizes.keys() - set(right):
+        if holds(call.batch, sizes[label]):
+            raise Unproven(f"sums over the batch, label {label!r} of {left}")
+    before, dots, after = right.partition("...")
+    if lead and not dots:
+        raise Unproven(f"sums over {shown(lead)}")
+    return (*(sizes[k] for k in before), *lead, *(sizes[k] for k in after))
+
+
+def _labelled(term: str, shape: Shape, sizes: dict[str, Dim]) -> Shape:
+    """Notes the size of each label of a term; gives the dims of `...`."""
+    before, dots, after = term.partition("...")
+    last = len(shape) - len(after)
+    if last < len(before) or (last > len(before) and not dots) or len({*before, *after}) < len(before + after):
+        raise Unproven(f"the term {term!r} of {shown(shape)}")
+    for label, dim in (*zip(before, shape, strict=False), *zip(after, shape[last:], strict=True)):
+        if sizes.setdefault(label, dim) != dim:
+            raise Unproven(f"label {label!r} is {shown((sizes[label], dim))}")
+    return shape[len(before) : last]
 
 
 def _addmm(call: Call) -> Made:
@@ -408,6 +443,9 @@ RULES: dict[str, Rule] = {
     **dict.fromkeys(names.REDUCTIONS, _reduce),
     **dict.fromkeys(names.ALONG, _along),
     "aten.layer_norm.default": _layer_norm,
+    "aten.triu.default": _band,
+    "aten.tril.default": _band,
+    "aten.einsum.default": _einsum,
     "aten.mm.default": _mm,
     "aten.bmm.default": _bmm,
     "aten.matmul.default": _matmul,

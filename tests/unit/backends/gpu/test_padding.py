@@ -163,6 +163,13 @@ DEPENDENT: dict[str, tuple[tuple[Instruction, ...], str, str]] = {
         "the batch meets a dim that need not equal it: [B] and [7]",
         "y",
     ),
+    "a label of the batch summed over": (
+        (line("y", "einsum.default", "ab,ac->bc", (x, x)),),
+        "sums over the batch",
+        "y",
+    ),
+    "two labels of the batch": ((line("y", "einsum.default", "ab,cb->ac", (x, x)),), "every row meets every row", "y"),
+    "a band along the batch": ((line("y", "tril.default", x),), "counts along the batch", "y"),
     "a row of the batch": ((line("y", "select.int", x, 0, -1),), "takes one of the batch", "y"),
     "rows of the batch": ((line("y", "slice.Tensor", x, 0, 1),), "takes a part of the batch", "y"),
     "rows by number": ((line("y", "index_select.default", x, 0, Ref("index")),), "takes rows by index of", "y"),
@@ -204,7 +211,7 @@ DEPENDENT: dict[str, tuple[tuple[Instruction, ...], str, str]] = {
         "a",
     ),
 }
-UNSEEN = {"squeezed batch", "written where a copy may lie"}
+UNSEEN = {"a band along the batch", "squeezed batch", "written where a copy may lie"}
 """Not proven, and other requests than these show why."""
 
 
@@ -241,6 +248,13 @@ INDEPENDENT: dict[str, tuple[Instruction, ...]] = {
         line("q", "bmm.default", u, Ref("k")),
         line("a", "_softmax.default", Ref("q"), -1, False),
         line("y", "matmul.default", Ref("a"), u),
+    ),
+    "labels": (
+        line("q", "einsum.default", "abc,adc->abd", (u, u)),
+        line("b", "tril.default", Ref("q")),
+        line("k", "einsum.default", "ab...,bd->ad...", (Ref("b"), Ref("two"))),
+        line("y", "einsum.default", "a...->...a", (Ref("k"),)),
+        line("z2", "einsum.default", "...a->a...", (Ref("y"),)),
     ),
     "the batch moved and back": (
         line("p", "permute.default", x, (1, 0)),
@@ -282,7 +296,8 @@ INDEPENDENT: dict[str, tuple[Instruction, ...]] = {
 def test_what_is_proven(name: str) -> None:
     lines = INDEPENDENT[name]
     c = line("c", "full.default", (3, 3), 0.5, dtype="float64")
-    made = program(c, *lines)
+    two = line("two", "full.default", (2, 2), 0.5, dtype="float64")
+    made = program(c, two, *lines, outputs=(lines[-1].output,))
     assert row_independent(made) == Proven("B", ("T",) if "size" in name else ())
     assert all(survives(made, seed) for seed in range(3))
 

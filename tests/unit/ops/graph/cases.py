@@ -616,6 +616,43 @@ def mat_mul(w: World) -> Case:
     return op_of("mat_mul", transpose_a=flip_a, transpose_b=flip_b), operands
 
 
+@maker("batch_mat_mul")
+def batch_mat_mul(w: World) -> Case:
+    r = w.random
+    a, b, c = shape(r, 3, 3)
+    flip_a, flip_b, broadcasts = r.random() < 0.5, r.random() < 0.5, r.random() < 0.7
+    lead = shape(r, 0, 2)
+    other = tuple(1 if r.random() < 0.3 else d for d in lead[r.randint(0, len(lead)) :]) if broadcasts else lead
+    left, right = numbers(r, (*lead, a, b), "float32", True), numbers(r, (*other, b, c), "float32", True)
+    operands = [w.any(left.swapaxes(-1, -2) if flip_a else left), w.any(right.swapaxes(-1, -2) if flip_b else right)]
+    return op_of("batch_mat_mul", flip_a, flip_b, broadcasts), operands
+
+
+EQUATIONS = ("ab,bc->ac", "ab,ab->a", "abc,cd->abd", "abc,cde->abde", "a...b,bc->...ac", "abcd,aecd->aceb", "ab->ba")
+
+
+@maker("einsum")
+def einsum(w: World) -> Case:
+    r = w.random
+    equation = r.choice((*EQUATIONS, "ab->", "a,b->ab", "...a,...a->...", "abc->ac"))
+    sizes = {label: r.choice(SIZES) for label in "abcde"}
+    operands = []
+    for term in equation.split("->")[0].split(","):
+        rest = [r.choice((1, 2)) for _ in range(r.randint(0, 1))]
+        before, dots, after = term.partition("...")
+        dims = [*(sizes[k] for k in before), *(rest if dots else []), *(sizes[k] for k in after)]
+        operands.append(w.any(numbers(r, tuple(dims), "float32", True)))
+    return op_of("einsum", equation), operands
+
+
+@maker("matrix_band_part")
+def matrix_band_part(w: World) -> Case:
+    r = w.random
+    x = w.any(numbers(r, shape(r, 2, 4), r.choice(["float32", "int32", "bool"])))
+    dtype = r.choice(["int32", "int64"])
+    return op_of("matrix_band_part"), [x, *(w.any(np.array(r.choice([-1, 0, 1, 1, 2]), dtype)) for _ in range(2))]
+
+
 @maker("bias_add")
 def bias_add(w: World) -> Case:
     r = w.random

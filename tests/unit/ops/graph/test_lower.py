@@ -11,7 +11,7 @@ import sympy
 import torch
 
 from colonnade.errors import ColonnadeError
-from colonnade.ops.op import GRAPH_OPS, GraphOp, Operand, torch_dtype
+from colonnade.ops.op import GRAPH_OPS, GraphOp, Lowered, Operand, torch_dtype
 from tests.unit.ops.graph.cases import MAKERS
 from tests.unit.ops.graph.world import Refused, World
 
@@ -37,12 +37,16 @@ def test_lowered_equals_reference(name: str) -> None:
             continue  # aten refuses, where TensorFlow answers with the end of the dtype
         for f, v in zip(op.infer(*(a.facts for a in args)).outputs, [want], strict=True):
             w.bind(f, v)
-        call = _aten(lowered.op)
-        got = call(*_concrete(lowered.args, w, False), **{k: _concrete(v, w, k == "dtype") for k, v in lowered.kwargs})
+        got = _run(lowered, w)
         assert tuple(got.shape) == tuple(want.shape) and got.dtype == want.dtype, f"seed {seed}: {lowered}"
         assert np.allclose(got.numpy(), want.numpy(), rtol=1e-6, equal_nan=True), f"seed {seed}: {lowered}"
         answered += 1
     assert answered
+
+
+def _run(lowered: Lowered, w: World) -> Any:
+    named = {k: _concrete(v, w, k == "dtype") for k, v in lowered.kwargs}
+    return _aten(lowered.op)(*_concrete(lowered.args, w, False), **named)
 
 
 def _aten(name: str) -> Any:
@@ -51,7 +55,9 @@ def _aten(name: str) -> Any:
 
 
 def _concrete(arg: Any, w: World, is_dtype: bool) -> Any:
-    """Dims as numbers, dtype names as dtypes."""
+    """Dims as numbers, dtype names as dtypes, calls as what they give."""
+    if isinstance(arg, Lowered):
+        return _run(arg, w)
     if isinstance(arg, tuple):
         return [_concrete(a, w, is_dtype) for a in arg]
     if isinstance(arg, sympy.Expr):
