@@ -240,7 +240,7 @@ def read_vocabulary(
         index = node.attrs.get(attr)
         if not isinstance(index, int):
             raise ImportFailure("a table's initialiser does not say what to read", where=node.name, want=attr)
-        sides.append(_side(file, lines, index, dtype, _delimiter(node)))
+        sides.append(_side(file, lines, index, dtype, node))
     return sides[0], sides[1]
 
 
@@ -250,34 +250,33 @@ def _delimiter(node: Node) -> bytes:
 
 
 def _lines(file: Path, node: Node) -> Iterator[bytes]:
-    """The lines that count: behind `offset`, at most `vocab_size` of them."""
+    """The lines that count: at most the first `vocab_size`."""
     size = node.attrs.get("vocab_size", -1)
-    offset = node.attrs.get("offset", 0)
     lines = [line.removesuffix(b"\r") for line in file.read_bytes().split(b"\n")]
     if not lines[-1]:
         lines.pop()
     if not lines:
         raise ImportFailure("a vocabulary file is empty", where=str(file), help="TensorFlow refuses to load it, too")
-    lines = lines[offset:]
     if size is not None and size >= 0:
         if len(lines) < size:
             raise ImportFailure(
                 "a vocabulary file is too short", where=str(file), got=f"{len(lines)} lines", want=f"{size} lines"
             )
         lines = lines[:size]
-    empty = [str(number + offset + 1) for number, line in enumerate(lines) if not line]
+    empty = [str(number + 1) for number, line in enumerate(lines) if not line]
     if empty:
         raise ImportFailure("a vocabulary file has empty lines", where=str(file), got="lines " + ", ".join(empty[:20]))
     return iter(lines)
 
 
-def _side(file: Path, lines: list[bytes], index: int, dtype: str, delimiter: bytes) -> np.ndarray[Any, Any]:
-    """The keys or the values: the line, its number, or one of its fields."""
+def _side(file: Path, lines: list[bytes], index: int, dtype: str, node: Node) -> np.ndarray[Any, Any]:
+    """The keys or the values: the line, its number counted from `offset` on, or one of its fields."""
     if index == _LINE_NUMBER:
-        return np.arange(len(lines), dtype=NUMPY["int64"]).astype(NUMPY.get(dtype, NUMPY["int64"]))
+        numbers = np.arange(len(lines), dtype=NUMPY["int64"]) + node.attrs.get("offset", 0)
+        return numbers.astype(NUMPY.get(dtype, NUMPY["int64"]))
     words = lines
     if index != _WHOLE_LINE:
-        split = [line.split(delimiter) for line in lines]
+        split = [line.split(_delimiter(node)) for line in lines]
         short = [str(number + 1) for number, parts in enumerate(split) if len(parts) <= index]
         if short or index < 0:
             raise ImportFailure(

@@ -81,8 +81,8 @@ def from_file(path: Path, name: str, **attrs: Any) -> LookupTables:
 
 def test_vocabulary_file_found_by_its_name(tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
-    (tmp_path / "assets/words.txt").write_bytes(b"skip\ta\nx\t7\ny\t-8\n")
-    found = from_file(tmp_path, "words.txt", key_index=0, value_index=1, offset=1).tables["t"]
+    (tmp_path / "assets/words.txt").write_bytes(b"x\t7\ny\t-8\nz\ta\n")
+    found = from_file(tmp_path, "words.txt", key_index=0, value_index=1, vocab_size=2, offset=1).tables["t"]
     assert (found.keys.tolist(), found.values.tolist(), found.source) == ([b"x", b"y"], [7, -8], "assets/words.txt")
     with pytest.raises(ImportFailure, match=r"words\.txt"):
         from_file(tmp_path, "other.txt")
@@ -90,6 +90,13 @@ def test_vocabulary_file_found_by_its_name(tmp_path: Path) -> None:
         from_file(tmp_path, "words.txt", key_index=0, value_index=1)
     with pytest.raises(ImportFailure, match="no field 2"):
         from_file(tmp_path, "words.txt", key_index=2)
+
+
+def test_an_offset_counts_lines_and_skips_none(tmp_path: Path) -> None:
+    (tmp_path / "assets").mkdir()
+    (tmp_path / "assets/words.txt").write_bytes(b"x\ny\nz\n")
+    found = from_file(tmp_path, "words.txt", offset=3, vocab_size=2).tables["t"]
+    assert (found.keys.tolist(), found.values.tolist()) == ([b"x", b"y"], [3, 4])
 
 
 def test_assets_never_leave_the_model(tmp_path: Path) -> None:
