@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from colonnade import artifact
 from colonnade.backends.backend import Backend
 from colonnade.backends.cpu import CpuBackend
+from colonnade.backends.examples import LOOPS
 from colonnade.backends.reference import ReferenceBackend
 from colonnade.config import settings
 from colonnade.core import facts, quantize
@@ -143,6 +144,7 @@ def load(
     loaded = artifact.load(directory, check=check)
     if loaded.compiled_dir is not None:
         chosen.import_compiled(loaded.compiled_dir)
+        LOOPS.import_code(loaded.compiled_dir)
     return Executable(
         loaded.program,
         loaded.weights,

@@ -15,6 +15,7 @@ import numpy as np
 from colonnade import artifact
 from colonnade.artifact import Golden, Progress, Written
 from colonnade.backends.backend import Backend, Runner, layouts
+from colonnade.backends.examples import LOOPS
 from colonnade.backends.feed import Feed, FeedReader, PackedFeed
 from colonnade.errors import ArtifactError, OptionError, ShapeError, listed
 from colonnade.ir.column import ID_POLICIES
@@ -203,7 +204,8 @@ class Executable:
         Errors: ArtifactError; what stood at `directory` then stays.
         """
         with tempfile.TemporaryDirectory() as folder:
-            compiled = {path.name: path for path in self._backend.export_compiled(Path(folder))}
+            decoding = LOOPS.export_code(Path(folder)) if self._program.decodes else ()
+            compiled = {path.name: path for path in (*self._backend.export_compiled(Path(folder)), *decoding)}
             return artifact.save(
                 directory,
                 self._program,

@@ -27,22 +27,21 @@ SMALLEST = 6
 """Bytes of an entry."""
 
 
+ENTRIES: dict[str, Any] = {}
+"""The functions that Python calls."""
+
+
 def _jit(function: Callable[..., Any]) -> Any:
-    """Compiled at the first call, and kept where numba finds a folder for it."""
-    return _compiled(function)
+    """Compiled for operands of each type when it is first called with these."""
+    compiled: Any = numba.njit  # its declaration lacks the options for wrappers
+    ENTRIES[function.__name__] = made = compiled(nogil=True, error_model="numpy")(function)
+    return made
 
 
 def _part(function: Callable[..., Any]) -> Any:
     """The same for a function that Python does not call: it needs no wrapper."""
-    return _compiled(function, no_cpython_wrapper=True, no_cfunc_wrapper=True)
-
-
-def _compiled(function: Callable[..., Any], **options: bool) -> Any:
-    compiled: Any = numba.njit  # its declaration lacks the options for wrappers
-    try:
-        return compiled(nogil=True, cache=True, error_model="numpy", **options)(function)
-    except RuntimeError:  # no such folder can be written
-        return compiled(nogil=True, error_model="numpy", **options)(function)
+    compiled: Any = numba.njit
+    return compiled(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)(function)
 
 
 @_part

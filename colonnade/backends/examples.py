@@ -5,8 +5,9 @@ Legend: B Examples, N values of a feature in all of them together.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from colonnade.backends import example_loops as loops
+from colonnade.backends.code_cache import CodeCache, Results
 from colonnade.backends.feed_values import Unfit, as_array, is_text
+from colonnade.core import examples
 from colonnade.core.examples import DTYPES, Feature, Trouble, refuse
 from colonnade.core.strings import Strings
 from colonnade.errors import FeedError, ShapeError, listed
@@ -29,6 +32,7 @@ class Decoder:
     """Decodes the requests of one program. Safe for concurrent callers: it holds tables, no buffers."""
 
     def __init__(self, program: Program) -> None:
+        LOOPS.warm()
         self.keys = frozenset(i.name for i in program.signature)
         kept = {i.name for i in program.inputs}
         offsets = {i.name: (i.offsets, i.offsets and program.input(i.offsets).dtype) for i in program.inputs}
@@ -142,9 +146,6 @@ class _Plan:
         self._spec = np.array(rows, np.int64).reshape(len(rows), 4)
         fills = [f.default.array.reshape(-1).tolist() if f.default is not None else [] for f in self.features]
         self._fills = [_joined(v) if f.dtype == "string" else None for v, f in zip(fills, self.features, strict=True)]
-        nothing = self.scan(Strings(np.empty(0, np.uint8), np.zeros(1, np.int64)), "")
-        for f in range(len(self.features)):  # the loops compile now, not at the first request
-            self.values(nothing, f)
 
     def scan(self, texts: Strings, key: str) -> _Found:
         """Find every feature. Errors: FeedError that names each bad Example with its first bad feature."""
@@ -238,3 +239,33 @@ def _linked(keys: Sequence[bytes], names: Mapping[bytes, int]) -> tuple[Array, A
         k = names[keys[f]]
         following[f], first[k] = first[k], f
     return first, following
+
+
+# -- the loops' code ---------------------------------------------------------------------------------------------------
+def _results() -> Results:
+    """Every loop, compiled for the operands that it gets."""
+    plan = _Plan([(Feature("f", dtype, "ragged"), None) for dtype in DTYPES])
+    found = plan.scan(Strings(np.empty(0, np.uint8), np.zeros(1, np.int64)), "")
+    for f in range(len(DTYPES)):
+        plan.values(found, f)
+    return {
+        f"{name}/{k}": result
+        for name, loop in loops.ENTRIES.items()
+        for k, result in enumerate(loop.overloads.values())
+    }
+
+
+def _adopt(results: Results) -> Mapping[str, Any]:
+    """Let the loops run this code."""
+    for name, result in results.items():
+        loop = loops.ENTRIES[name.partition("/")[0]]
+        if result.signature.args not in loop.overloads:
+            loop.add_overload(result)
+    return loops.ENTRIES
+
+
+def _sources() -> Iterable[Path]:
+    return [Path(module) for module in (__file__, str(loops.__file__), str(examples.__file__))]
+
+
+LOOPS = CodeCache("examples", "the loops that decode Examples", _sources, _results, _adopt)

@@ -1,10 +1,11 @@
-"""`colonnade warmup`: compile the CPU engine for this machine, so that the first load does not."""
+"""`colonnade warmup`: compile the CPU engine and what decodes Examples, so that the first load does not."""
 
 from __future__ import annotations
 
 import time
 
-from colonnade.backends.cpu.cache import warm
+from colonnade.backends.cpu.cache import ENGINE
+from colonnade.backends.examples import LOOPS
 from colonnade.cli.common import Debug, Json, Progress, ShowProgress, print_json, verb
 from colonnade.config import settings
 from colonnade.testing.timing import human_seconds
@@ -12,14 +13,16 @@ from colonnade.testing.timing import human_seconds
 
 @verb
 def warmup(json_: Json = False, progress: ShowProgress = False, debug: Debug = False) -> None:
-    """Compile the engine for this machine's CPU into the cache."""
+    """Compile the engine, and the loops that decode Examples, for this machine's CPU into the cache."""
     began = time.perf_counter()
     with Progress(progress) as say:
         say("compile the engine")
-        warm()
+        ENGINE.warm()
+        say("compile the loops that decode Examples")
+        LOOPS.warm()
     seconds = time.perf_counter() - began
     folder = settings().cache_dir
     if json_:
         print_json({"cache": str(folder), "seconds": seconds})
     else:
-        print(f"the engine is ready in {folder} ({human_seconds(seconds)})")
+        print(f"the compiled code is ready in {folder} ({human_seconds(seconds)})")

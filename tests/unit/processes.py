@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from colonnade import compiler
+from colonnade.backends.code_cache import Made
 from colonnade.backends.cpu import cache
 from tests.unit.small_models import SIGNATURE, a_feed
 
 
-def refuse() -> cache.Compiled:
+def refuse() -> Made[cache.Compiled]:
     """In the place of the compiler where nothing may be compiled."""
     raise AssertionError("the engine is compiled")
 
@@ -24,7 +25,7 @@ def refuse() -> cache.Compiled:
 def load_and_answer(artifact: Path, cache_dir: Path, check: str) -> dict[str, bytes]:
     """The answers of an artifact, in a process with a cache of its own."""
     os.environ["COLONNADE_CACHE_DIR"] = str(cache_dir)
-    cache.build = refuse
+    cache.ENGINE.build = refuse
     got = compiler.load(artifact, check=check)(a_feed(9))
     return {name: value.tobytes() for name, value in got.items()}
 
@@ -32,16 +33,16 @@ def load_and_answer(artifact: Path, cache_dir: Path, check: str) -> dict[str, by
 def compile_and_answer(model: Path, cache_dir: Path, made: Path, log: Path) -> dict[str, bytes]:
     """The answers of a model, where compiling the engine takes a while and is noted; `made` is what it gives."""
 
-    def build() -> cache.Compiled:
+    def build() -> Made[cache.Compiled]:
         with log.open("a") as file:
             file.write("compiled\n")
         time.sleep(0.5)
-        found = cache.load(made)
+        found = cache.ENGINE.load(made)
         assert found is not None
         return found
 
     os.environ["COLONNADE_CACHE_DIR"] = str(cache_dir)
-    cache.build = build
+    cache.ENGINE.build = build
     got = compiler.compile(model, signature=SIGNATURE)(a_feed(9))
     return {name: value.tobytes() for name, value in got.items()}
 

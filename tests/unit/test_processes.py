@@ -74,11 +74,11 @@ def test_processes_with_empty_caches_run_the_code_that_the_artifact_carries(
 def test_processes_that_start_at_once_compile_once(
     pool: Pool, models: Models, artifact: Path, expected: dict[str, bytes], tmp_path: Path
 ) -> None:
-    made = artifact / "compiled" / cache.host_file()
+    made = artifact / "compiled" / cache.ENGINE.host_file()
     task = (models.old, tmp_path / "cache", made, tmp_path / "log")
     assert pool.map(processes.compile_and_answer, *[task] * 3) == [expected] * 3
     assert (tmp_path / "log").read_text() == "compiled\n"
-    assert [p.name for p in (tmp_path / "cache" / "cpu").glob("*.colonnade-cpu")] == [cache.host_file()]
+    assert [p.name for p in (tmp_path / "cache" / "cpu").glob("*.colonnade-cpu")] == [cache.ENGINE.host_file()]
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.backends.cpu import words as w
-from colonnade.backends.cpu.cache import Compiled, export_cache, import_cache, warm
+from colonnade.backends.cpu.cache import ENGINE, Compiled
 from colonnade.backends.cpu.descriptor import Lowered, lower_columns
 from colonnade.backends.cpu.pool import POOL
 from colonnade.backends.cpu.scratch import ROW_TILE
@@ -232,7 +232,7 @@ class CpuBackend:
             raise OptionError("an id policy or a number of threads that is none", got=f"{id_policy!r}, {threads}")
         fields = layout.fields
         columns = [c for c in program.columns if fields.issuperset(fields_read(c))]
-        compiled = warm()
+        compiled = ENGINE.warm()
         lowered = lower_columns(columns, program, weights, layout, compiled.tiles)
         return CpuColumns(lowered, layout, compiled, id_policy, threads)
 
@@ -245,8 +245,8 @@ class CpuBackend:
 
     def export_compiled(self, folder: Path) -> tuple[Path, ...]:
         """The engine's code for this machine's CPU and for x86-64-v3."""
-        return export_cache(folder)
+        return ENGINE.export_code(folder)
 
     def import_compiled(self, folder: Path) -> bool:
         """Look for the engine's code in a folder too."""
-        return import_cache(folder)
+        return ENGINE.import_code(folder)

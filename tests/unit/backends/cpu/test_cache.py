@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from colonnade.backends.code_cache import locked
 from colonnade.backends.cpu import cache
 
 NOTICE = "compiling the cpu engine"
@@ -21,12 +22,12 @@ import numpy as np
 from pathlib import Path
 from colonnade.backends.cpu import backend, cache
 if sys.argv[1] == "import":
-    assert cache.import_cache(Path(sys.argv[2]))
+    assert cache.ENGINE.import_code(Path(sys.argv[2]))
 if sys.argv[1] == "slow":
     # A compile that takes a second, and gives what was compiled before.
-    made = cache.load(Path(sys.argv[2]))
-    cache.build = lambda: time.sleep(1) or made
-    cache.warm()
+    made = cache.ENGINE.load(Path(sys.argv[2]))
+    cache.ENGINE.build = lambda: time.sleep(1) or made
+    cache.ENGINE.warm()
     print("right")
     sys.exit()
 from tests.unit.backends.cpu.columns import Maker, check
@@ -61,7 +62,7 @@ def finished(process: subprocess.Popen[str]) -> str:
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("artifact")
-    cache.export_cache(folder)
+    cache.ENGINE.export_code(folder)
     return folder
 
 
@@ -72,7 +73,7 @@ def test_a_clean_machine_answers_from_an_artifact(exported: Path, tmp_path: Path
 
 
 def test_portable_code_alone_answers(exported: Path, tmp_path: Path) -> None:
-    name = cache.portable_file()
+    name = cache.ENGINE.portable_file()
     if name is None:  # not an x86-64-v3 CPU: nothing portable is exported
         assert len(list(exported.iterdir())) == 1
         return
@@ -87,25 +88,25 @@ def test_many_processes_share_one_compile(exported: Path, tmp_path: Path) -> Non
     # The folder holds a damaged file: it is compiled anew, once.
     folder = tmp_path / "cpu"
     folder.mkdir()
-    (folder / cache.host_file()).write_bytes(b"half a file")
-    made = str(exported / cache.host_file())
+    (folder / cache.ENGINE.host_file()).write_bytes(b"half a file")
+    made = str(exported / cache.ENGINE.host_file())
     processes = [answer({"COLONNADE_CACHE_DIR": str(tmp_path)}, "slow", made) for _ in range(3)]
     logs = [finished(p) for p in processes]
     assert sum(NOTICE in log for log in logs) == 1
-    assert cache.load(folder / cache.host_file()) is not None
+    assert cache.ENGINE.load(folder / cache.ENGINE.host_file()) is not None
     assert not list(folder.glob("*.part"))
 
 
 def test_a_damaged_file_is_none(exported: Path, tmp_path: Path) -> None:
-    whole = (exported / cache.host_file()).read_bytes()
-    damaged = tmp_path / cache.host_file()
+    whole = (exported / cache.ENGINE.host_file()).read_bytes()
+    damaged = tmp_path / cache.ENGINE.host_file()
     for content in (b"", whole[:-1], whole[:40], whole[:100] + b"x" + whole[101:]):
         damaged.write_bytes(content)
-        assert cache.load(damaged) is None
+        assert cache.ENGINE.load(damaged) is None
 
 
 def test_a_folder_that_cannot_be_made_is_no_error(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    with cache._locked(blocked / "cpu" / "x") as writable:
+    with locked(blocked / "cpu" / "x") as writable:
         assert not writable
