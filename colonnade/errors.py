@@ -55,6 +55,10 @@ class IdRangeError(ColonnadeError):
     """An id outside its table, under the policy `error`."""
 
 
+class ConsistencyError(ColonnadeError):
+    """Two parts of Colonnade that must agree do not: a fault of its own, not of the request."""
+
+
 class TextError(ColonnadeError):
     """A program text that does not parse."""
 

@@ -9,14 +9,17 @@ import torch
 
 from colonnade.backends.reference.backend import fields_of_batch
 from colonnade.core.batch import Layout, Packed
-from colonnade.errors import IdRangeError, listed
+from colonnade.errors import ConsistencyError, IdRangeError, listed
 from colonnade.ir.column import Column, fields_read
 from colonnade.ir.evaluate import elements_of
 from colonnade.ir.program import Program
 
 
 def outside(columns: Sequence[Column], program: Program, layout: Layout, packed: Packed) -> IdRangeError:
-    """The error that names every column with an id outside its table, and the first such id."""
+    """The error that names every column with an id outside its table, and the first such id.
+
+    Errors: ConsistencyError where the host finds none, which the kernel has counted.
+    """
     fields = fields_of_batch(packed, layout)
     bad = []
     for column in columns:
@@ -30,6 +33,14 @@ def outside(columns: Sequence[Column], program: Program, layout: Layout, packed:
         at = ((ids < 0) | (ids >= bound)).nonzero().reshape(-1).tolist()
         if at:
             bad.append((column, int(elements.rows[at[0]]), int(ids[at[0]]), bound))
+    if not bad:
+        read = [c.name for c in columns if c.table is not None and not c.ids_proven]
+        raise ConsistencyError(
+            "the device counted ids outside their tables, and the host finds none in the same request",
+            where=listed([f"column {name!r}" for name in read]),
+            got=f"{packed.rows} rows",
+            help="the request was not answered; keep it and report this. The target 'cpu' can answer it",
+        )
     return IdRangeError(
         "ids outside their tables",
         where=listed([f"column {c.name!r}" + (f" <- {c.source}" if c.source else "") for c, *_ in bad]),
