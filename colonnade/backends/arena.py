@@ -105,10 +105,15 @@ class Loans:
             self._permits.pop()
         except IndexError:
             return None
-        block = self._idle.pop() if self._idle else None
-        if block is None or len(block) < num_bytes + ALIGNMENT:
-            block = self._allocate(1 << (num_bytes + ALIGNMENT - 1).bit_length())
-        lease = _Lease(block, (num_bytes,), np.dtype(np.uint8))
+        lease = None
+        try:
+            block = self._idle.pop() if self._idle else None
+            if block is None or len(block) < num_bytes + ALIGNMENT:
+                block = self._allocate(1 << (num_bytes + ALIGNMENT - 1).bit_length())
+            lease = _Lease(block, (num_bytes,), np.dtype(np.uint8))
+        finally:
+            if lease is None:
+                self._permits.append(None)
         weakref.finalize(lease, self._return, block).atexit = False
         return np.asarray(lease)
 

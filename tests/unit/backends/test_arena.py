@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import numpy as np
+import pytest
 
 from colonnade.backends.arena import ArenaPool, Loans
 from colonnade.core import dims
@@ -82,3 +83,20 @@ def test_blocks_on_loan_come_back_with_the_last_view_and_are_limited() -> None:
     assert again is not None and len(made) == 2
     del again, second
     assert loans.take(5000) is not None and len(made) == 3
+
+
+def test_memory_that_is_refused_costs_no_loan() -> None:
+    is_full = True
+
+    def allocate(size: int) -> np.ndarray:
+        if is_full:
+            raise MemoryError
+        return np.empty(size, np.uint8)
+
+    loans = Loans(allocate, 2)
+    for _ in range(5):
+        with pytest.raises(MemoryError):
+            loans.take(100)
+    is_full = False
+    held = [loans.take(100) for _ in range(3)]
+    assert [block is None for block in held] == [False, False, True]
