@@ -30,14 +30,12 @@ _OWN_ARGUMENTS = {PLACE: ("x", "buffer", "offset"), REQUIRE: ("got", "want", "wh
 class Proven:
     """Rows may be added: the first B rows of every output stay as they are, up to the last bits of a matrix product.
 
-    batch: the symbol that stands for the rows.   symbols: other sizes that the dense rest reads: a captured graph
-    serves requests that agree in them.   refusing: instructions that refuse some values (an index outside, an integer
-    division by zero). Facts: where there are any, a padding row must repeat a row of the request, and garbage will not
-    do; inputs without the batch symbol are passed as they are.
+    batch: the symbol that stands for the rows.   refusing: instructions that refuse some values (an index outside, an
+    integer division by zero). Facts: where there are any, a padding row must repeat a row of the request, and garbage
+    will not do; inputs without the batch symbol are passed as they are.
     """
 
     batch: str
-    symbols: tuple[str, ...] = ()
     refusing: tuple[str, ...] = ()
 
 
@@ -66,7 +64,7 @@ def row_independent(program: Program) -> Proven | Dependent:
             proof.output(output.value.name)
         except Unproven as failure:
             return Dependent(str(failure), f"output {output.name!r}")
-    return Proven(batch.name, _symbols(program, batch), tuple(proof.refusing))
+    return Proven(batch.name, tuple(proof.refusing))
 
 
 def _batch(program: Program) -> sympy.Symbol | Dependent:
@@ -165,21 +163,3 @@ def _is_rows(dim: dims.Dim, batch: sympy.Symbol) -> bool:
 
 def _named(line: Instruction) -> str:
     return f"{line.output} = {line.op}"
-
-
-def _symbols(program: Program, batch: sympy.Symbol) -> tuple[str, ...]:
-    read: set[sympy.Symbol] = set()
-    refs = {o.value.name for o in program.outputs}
-    stack: list[Any] = [(line.args, tuple(v for _, v in line.kwargs)) for line in program.dense]
-    while stack:
-        value = stack.pop()
-        if isinstance(value, Ref):
-            refs.add(value.name)
-        elif isinstance(value, tuple | list):
-            stack.extend(value)
-        elif isinstance(value, sympy.Expr):
-            read |= dims.symbols_of(value)
-    for item in program.inputs:
-        if item.name in refs:
-            read.update(*(dims.symbols_of(d) for d in item.shape))
-    return tuple(sorted(s.name for s in read - {batch}))
