@@ -83,6 +83,8 @@ class DensePlan:
             for step in self._steps:
                 try:
                     env[step.out] = step.call(*step.args(env))
+                except torch.OutOfMemoryError:  # the device's trouble, not the request's
+                    raise
                 except (RuntimeError, IndexError, ZeroDivisionError, ValueError) as error:
                     message = str(error).partition("\n")[0]
                     raise GraphError("the dense rest refuses the request", where=step.where, got=message) from error

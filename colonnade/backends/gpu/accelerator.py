@@ -11,19 +11,15 @@ from pathlib import Path
 
 import torch
 
+from colonnade.backends.gpu.memory import ELSEWHERE
 from colonnade.config import settings
 from colonnade.errors import OptionError, listed
-from colonnade.ir.program import Program
 
 TRITON = (3, 6)
 """The first version whose interpreter and language hold what the kernels need."""
 CAPABILITY = (8, 0)
 """Kernels are compiled for Ampere and later."""
-RESERVE = 1 << 30
-"""Device memory left to requests, the CUDA context and torch. Units: bytes."""
-MIB = 1 << 20
 COMPILERS = ("gcc", "clang")
-ELSEWHERE = "compile for the target 'cpu'"
 
 
 def device() -> torch.device:
@@ -40,53 +36,6 @@ def device() -> torch.device:
             help=ELSEWHERE,
         )
     return torch.device("cuda", torch.cuda.current_device())
-
-
-def check_memory(program: Program, budget: int, in_host: frozenset[str] = frozenset()) -> None:
-    """Hold what a program keeps on the device against the memory there is. Units: bytes.
-
-    in_host: tables that lie elsewhere.
-    Errors: OptionError that lists the tables by size, and the budget for tables that would fit.
-    """
-    placed = [t for t in program.tables if t.name not in in_host]
-    tables = sum(t.bytes for t in placed)
-    rest = _params(program) + RESERVE
-    if tables + rest <= budget:
-        return
-    fits = max(budget - rest, 0) // MIB
-    sized = sorted(placed, key=lambda t: t.bytes, reverse=True)
-    raise OptionError(
-        "the device has too little memory for the tables",
-        got=listed(
-            [f"table {t.name!r}: {t.rows:,} rows of {t.embedding_dim} {t.dtype}, {mib(t.bytes)}" for t in sized]
-        ),
-        want=f"{mib(budget)}: tables {mib(tables)}, parameters and room for requests {mib(rest)}",
-        help=f"leave the largest tables in host memory: --gpu-table-budget {fits}MiB, or {ELSEWHERE}",
-    )
-
-
-def free_memory(found: torch.device) -> int:
-    """What could be allocated on a device now. Units: bytes.
-
-    Facts: torch keeps what was freed, such as the tables before a swap; to the driver that is in use.
-    """
-    free, _ = torch.cuda.mem_get_info(found)
-    return int(free) + torch.cuda.memory_reserved(found) - torch.cuda.memory_allocated(found)
-
-
-def mib(num_bytes: int) -> str:
-    """`1,234 MiB`, rounded up."""
-    return f"{-(-num_bytes // MIB):,} MiB"
-
-
-def _params(program: Program) -> int:
-    total = 0
-    for _, dtype, shape in program.params:
-        size = getattr(torch, dtype).itemsize
-        for n in shape:
-            size *= n
-        total += size
-    return total
 
 
 def _device_problems() -> list[tuple[str, str]]:

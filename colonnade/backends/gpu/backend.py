@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from colonnade.backends.cpu import CpuBackend
-from colonnade.backends.gpu import accelerator
+from colonnade.backends.gpu import accelerator, memory
 from colonnade.backends.gpu.columns import GpuColumns
 from colonnade.backends.gpu.host_tables import PlacedColumns, divide, placed_columns
 from colonnade.backends.gpu.placement import POOLED, Placement, place
@@ -68,18 +68,19 @@ class GpuBackend:
         """
         placement = self.placement(program)
         if not self._interpret:
-            accelerator.check_memory(program, accelerator.free_memory(self._device), placement.host)
-        columns = [self.compile(program, weights, x, id_policy=id_policy, threads=threads) for x in layouts]
-        hosts = [c.host if isinstance(c, PlacedColumns) else None for c in columns]
-        return GpuRunner(
-            program,
-            weights,
-            columns,
-            device=self._device,
-            id_policy=id_policy,
-            hosts=hosts,
-            table_places=placement.places,
-        )
+            memory.check_memory(program, memory.free_memory(self._device), placement.host)
+        with memory.uploading(program, self._device, placement.host):
+            columns = [self.compile(program, weights, x, id_policy=id_policy, threads=threads) for x in layouts]
+            hosts = [c.host if isinstance(c, PlacedColumns) else None for c in columns]
+            return GpuRunner(
+                program,
+                weights,
+                columns,
+                device=self._device,
+                id_policy=id_policy,
+                hosts=hosts,
+                table_places=placement.places,
+            )
 
     def export_compiled(self, folder: Path) -> tuple[Path, ...]:
         """The host's engine, where it may pool; Triton keeps what it compiled in a cache of its own."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Protocol
 
 import torch
+
+from colonnade.errors import OptionError
 
 Work = Callable[[], object]
 Mark = Callable[[], float]
@@ -20,8 +22,20 @@ _CAPTURE = threading.Lock()
 
 
 def host_memory(device: torch.device, num_bytes: int) -> torch.Tensor:
-    """Zeros on the host that the device copies from and to while Python goes on."""
-    return torch.zeros(num_bytes, dtype=torch.uint8, pin_memory=device.type == "cuda")
+    """Zeros on the host that the device copies from and to while Python goes on.
+
+    Errors: OptionError where the host has no such memory.
+    """
+    if device.type != "cuda":
+        return torch.zeros(num_bytes, dtype=torch.uint8)
+    try:
+        return torch.zeros(num_bytes, dtype=torch.uint8, pin_memory=True)
+    except RuntimeError as error:
+        raise OptionError(
+            "the host has too little memory that a device can copy from",
+            got=f"{num_bytes:,} bytes: {str(error).partition(chr(10))[0]}",
+            help="send smaller batches, or let go of outputs sooner",
+        ) from error
 
 
 class Queue(Protocol):
@@ -82,8 +96,8 @@ class CudaQueue:
     captures = True
 
     def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self._stream = torch.cuda.Stream(device)
+        self.device = torch.device("cuda", torch.cuda.current_device()) if device.index is None else device
+        self._stream = torch.cuda.Stream(self.device)
         self._pool = torch.cuda.graph_pool_handle()
         self._anchor: torch.cuda.CUDAGraph | None = None
         """A graph of one small operation: torch gives a pool up with its last graph, and cannot begin it again."""
@@ -105,22 +119,27 @@ class CudaQueue:
 
     def _replay(self, graph: torch.cuda.CUDAGraph) -> None:
         # As `torch.cuda.stream`, which takes 10 us more to find out what this process's device is.
-        before = torch.cuda.current_stream(self.device)
+        before, current = torch.cuda.current_stream(self.device), torch.cuda.current_device()
         torch.cuda.set_stream(self._stream)
         try:
             graph.replay()
         finally:
             torch.cuda.set_stream(before)
+            if current != self.device.index:  # setting a stream makes its device the current one
+                torch.cuda.set_device(current)
 
     def _graph_of(self, work: Work) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         with _CAPTURE, torch.cuda.stream(self._stream):
             # Other threads go on allocating and copying meanwhile.
             graph.capture_begin(pool=self._pool, capture_error_mode="thread_local")
+            is_done = False
             try:
                 work()
+                is_done = True
             finally:
-                graph.capture_end()
+                with suppress(*(() if is_done else (RuntimeError,))):  # a broken capture is not to hide what broke it
+                    graph.capture_end()
         return graph
 
     def wait(self) -> None:

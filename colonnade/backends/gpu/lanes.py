@@ -16,10 +16,11 @@ import torch
 from colonnade.backends.gpu.columns import TEXT_PADDING, Sources
 from colonnade.backends.gpu.graphs import Queue, Work, host_memory
 from colonnade.backends.gpu.header import Header
+from colonnade.backends.gpu.memory import Refusal, is_exhausted, said
 from colonnade.backends.gpu.staging import ALIGNMENT, Bucket, Region, Regions, Staged, StagingPlan, after
 from colonnade.core.batch import Layout, Packed
 from colonnade.core.objects import Empty
-from colonnade.errors import IdRangeError, OptionError
+from colonnade.errors import IdRangeError
 from colonnade.ir.program import Buffer
 
 Array = npt.NDArray[Any]
@@ -89,7 +90,7 @@ class Results:
 class Prepared:
     """A bucket in a lane.
 
-    buffers: that columns write to.   runs: how often it was run without a graph.
+    buffers: that columns write to.   runs: how often it was run without a graph, since one was last tried.
     results: known after the first run.   views: of small ones, in the lane's block.   replay: its graph, once captured.
     """
 
@@ -113,28 +114,35 @@ class Prepared:
 
 @dataclass(eq=False)
 class Block:
-    """Bytes that grow. Facts: who holds the tensor from before keeps it."""
+    """Bytes that grow. Facts: who holds the tensor from before keeps it.
+
+    refused: the error where there is no room for more.
+    """
 
     allocate: Callable[[int], torch.Tensor]
+    refused: Refusal
     tensor: torch.Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.tensor = self.allocate(ALIGNMENT)
+        self.tensor = self._allocated(ALIGNMENT)
 
     def grow(self, num_bytes: int) -> bool:
-        """Hold at least so many bytes; gives whether they lie elsewhere now."""
+        """Hold at least so many bytes; gives whether they lie elsewhere now.
+
+        Facts: an eighth more is held, so that slowly growing requests allocate seldom.
+        """
         if num_bytes <= self.tensor.numel():
             return False
-        size = 1 << (num_bytes - 1).bit_length()
-        try:
-            self.tensor = self.allocate(size)
-        except torch.OutOfMemoryError as error:
-            raise OptionError(
-                "the device has too little memory for a request",
-                got=f"{size:,} bytes more",
-                help="send smaller batches, or leave more of the tables in host memory",
-            ) from error
+        self.tensor = self._allocated(after(num_bytes + num_bytes // 8))
         return True
+
+    def _allocated(self, num_bytes: int) -> torch.Tensor:
+        try:
+            return self.allocate(num_bytes)
+        except RuntimeError as error:
+            if not is_exhausted(error):
+                raise
+            raise self.refused(f"{num_bytes:,} bytes more; {said(error)}") from error
 
 
 class Lane:
@@ -147,21 +155,25 @@ class Lane:
         buffers: Sequence[Buffer],
         rows: Sequence[Any],
         columns: Sequence[DeviceColumns],
+        refused: Refusal,
     ) -> None:
         self.queue = queue
         self._columns = tuple(columns)
-        self._work, self._arrivals = Block(queue.device_memory), Block(queue.device_memory)
-        self.queue.run(lambda: self._arrivals.tensor.zero_())
+        self._work, self._arrivals = Block(queue.device_memory, refused), Block(queue.device_memory, refused)
+        self._zero_arrivals()
         self._plan = plan
         self._buffer_rows = tuple(zip(buffers, rows, strict=True))
         self._prepared: OrderedDict[Bucket, Prepared] = OrderedDict()
         self._numbers: dict[tuple[str, int], Array] = {}
         self._strings: dict[int, tuple[Array, int]] = {}
-        self._host_in, self._device_in = Block(partial(host_memory, queue.device)), Block(queue.device_memory)
-        self._buffers = Block(queue.device_memory)
+        self._host_in, self._device_in = (
+            Block(partial(host_memory, queue.device), refused),
+            Block(queue.device_memory, refused),
+        )
+        self._buffers = Block(queue.device_memory, refused)
         self.host_out = host_memory(queue.device, LARGE_BYTES)
         self.host_statuses = self._statuses_of(self.host_out).numpy()
-        self.device_out = Block(queue.device_memory)
+        self.device_out = Block(queue.device_memory, refused)
         self.grow_out(after(8 * len(plan.layouts)))
 
     def numbers(self, dtype: str, rows: int) -> Array:
@@ -249,6 +261,11 @@ class Lane:
         staged = Staged(regions, self._host_in.tensor, self._device_in.tensor, headers, works)
         return Prepared(staged, {name: region.of(self._buffers.tensor) for name, region in places.items()})
 
+    def _zero_arrivals(self) -> None:
+        self.queue.run(lambda: self._arrivals.tensor.zero_())
+        # A later one that is larger frees this memory: to others, while it would still be written here.
+        self.queue.wait()
+
     def _works(self, regions: Regions) -> list[tuple[torch.Tensor | None, torch.Tensor | None]]:
         """Where each layout's kernel computes and counts. Facts: the counts are 0 before and after every launch."""
         sizes = [c.workspace(tiles) for c, tiles in zip(self._columns, regions.tiles, strict=True)]
@@ -262,7 +279,7 @@ class Lane:
             self._prepared.clear()
         if self._arrivals.grow(ends[1]):
             self._prepared.clear()
-            self.queue.run(lambda: self._arrivals.tensor.zero_())
+            self._zero_arrivals()
         return [
             (
                 work.of(self._work.tensor) if work.shape[0] else None,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from colonnade.backends.feed import Request
 from colonnade.backends.gpu.graphs import CudaQueue, HostQueue, Queue, full_precision, host_memory
 from colonnade.backends.gpu.host_tables import VALUES, HostColumns
 from colonnade.backends.gpu.lanes import DeviceColumns, Lane, LanePool, Prepared, Reserved, Results
+from colonnade.backends.gpu.memory import is_exhausted, refusal, said
 from colonnade.backends.gpu.padding import Dependent, Proven, row_independent
 from colonnade.backends.gpu.products import Products, fused
 from colonnade.backends.gpu.split import columns_only, reasons_for_host, split, symbols_read
@@ -36,6 +37,8 @@ NUM_LANES = 4
 NUM_LOANS = 32
 """Blocks of large outputs that callers may hold in pinned memory; beyond them outputs lie in ordinary memory."""
 RUNS_BEFORE_CAPTURE = 2
+RUNS_BEFORE_ANOTHER = 256
+"""Requests of a bucket until its graph is tried again, for which the device had no memory."""
 
 
 class GpuRunner:
@@ -89,10 +92,14 @@ class GpuRunner:
         outputs = program.outputs if self._rest is None else on_device.outputs
         self._outputs_of = [(o.name, o.value.name, _varying(o.shape) if self._padded else ()) for o in outputs]
         self._uncaptured = self._dense.synchronises
+        self._without_room: dict[tuple[int, ...], None] = {}
+        """Rows of buckets for whose graphs the device had no memory, the last time that they were tried."""
+        in_host = frozenset(name for name, place in self.table_places.items() if place == "host")
+        refused = self._refused = refusal(program, in_host)
         make_queue = queue or (HostQueue if device.type == "cpu" else lambda: CudaQueue(device))
         rows = [dim_function(b.rows) for b in program.buffers]
         plan = self._plan  # no reference back to here: tables are to be freed with the last request that reads them
-        self._lanes = LanePool(lambda: Lane(make_queue(), plan, program.buffers, rows, columns), num_lanes)
+        self._lanes = LanePool(lambda: Lane(make_queue(), plan, program.buffers, rows, columns, refused), num_lanes)
         self._loans = Loans(lambda size: host_memory(device, size).numpy(), NUM_LOANS)
 
     @property
@@ -107,6 +114,10 @@ class GpuRunner:
         """What costs time and could be otherwise, in words."""
         notes = [f"batches are not padded to a few sizes: {self._exact}"] if self._exact else []
         notes += [f"requests run without a CUDA graph: {why}" for why in self._uncaptured]
+        if self._without_room:
+            batches = ", ".join(" and ".join(map(str, rows)) for rows in sorted(self._without_room))
+            why = "the device has too little memory for it now; it is tried again"
+            notes.append(f"batches of up to {batches} rows run without a CUDA graph: {why}")
         return (*notes, *(f"the dense rest runs on the host: {why}" for why in self._on_host))
 
     def reserve(self) -> Room:
@@ -116,15 +127,19 @@ class GpuRunner:
     def run(self, request: Request, room: Room | None = None) -> Outcome:
         """The answer to a request, with the time of `stage`, `host columns` (if there are some), `device` and `give`.
 
-        Errors: IdRangeError under the policy `error`; GraphError or ShapeError where the dense rest refuses it.
+        Errors: IdRangeError under the policy `error`; GraphError or ShapeError where the dense rest refuses it;
+        OptionError where the device has no memory for it.
         """
-        if isinstance(room, Reserved):
-            return self._answer(room.lane, request)
-        own = Reserved(self._lanes, self._plan)
+        own = None if isinstance(room, Reserved) else Reserved(self._lanes, self._plan)
         try:
-            return self._answer(own.lane, request)
+            return self._answer((own or cast(Reserved, room)).lane, request)
+        except (RuntimeError, GraphError) as error:
+            if not is_exhausted(error):
+                raise
+            raise self._refused(f"{_rows_of(request)}: {said(error.__cause__ or error)}") from error
         finally:
-            own.close()
+            if own is not None:
+                own.close()
 
     def profile(self, request: Request) -> dict[str, float]:
         """The time of each part of a request, run piece by piece, without a graph. Units: nanoseconds."""
@@ -139,7 +154,8 @@ class GpuRunner:
             _, pooling = self._pooled(prepared, request)
             found |= pooling
             marks = [("", lane.queue.mark())]
-            lane.queue.run(lambda: self._work(lane, prepared, lambda part: marks.append((part, lane.queue.mark()))))
+            with full_precision():
+                lane.queue.run(lambda: self._work(lane, prepared, lambda part: marks.append((part, lane.queue.mark()))))
             self._fetched(lane, prepared)
             marks.append(("copy out", lane.queue.mark()))
             lane.queue.wait()
@@ -208,11 +224,17 @@ class GpuRunner:
     def _capture(self, lane: Lane, prepared: Prepared) -> None:
         if self._uncaptured or not lane.queue.captures or 0 in prepared.regions.rows:
             return
+        rows = prepared.regions.rows
         try:
             with full_precision():
                 prepared.replay = lane.queue.captured(lambda: self._work(lane, prepared))
+            self._without_room.pop(rows, None)
         except (RuntimeError, GraphError) as error:
-            self._uncaptured = (str(error).partition("\n")[0],)
+            if is_exhausted(error):
+                self._without_room[rows] = None
+                prepared.runs = RUNS_BEFORE_CAPTURE - RUNS_BEFORE_ANOTHER
+            else:
+                self._uncaptured = (str(error).partition("\n")[0],)
 
     def _work(self, lane: Lane, prepared: Prepared, mark: Callable[[str], None] = lambda part: None) -> None:
         """All of a request on the device, but for the copy of large outputs."""
@@ -305,6 +327,10 @@ class GpuRunner:
         """A copy of an input or a parameter: no device is asked for it."""
         value = request.tensors[source] if source in request.tensors else self._params[source]
         return value.clone() if isinstance(value, torch.Tensor) else np.array(value)
+
+
+def _rows_of(request: Request) -> str:
+    return f"{' and '.join(str(packed.rows) for packed in request.packed) or 'no'} rows"
 
 
 def _why_exact(proof: Proven | Dependent) -> str:

@@ -14,11 +14,6 @@ import torch
 
 from colonnade.backends.gpu import accelerator
 from colonnade.errors import OptionError
-from colonnade.ir.program import Program
-from colonnade.ir.table import Table
-
-GIB = 1 << 30
-PROGRAM = Program((), (Table("small", 10, 4), Table("big", 1 << 24, 64)), (), (), (), (), (("w", "float32", (256, 4)),))
 
 
 def give(value: Any) -> Callable[..., Any]:
@@ -86,26 +81,3 @@ def test_the_compiler_that_the_environment_names(machine: pytest.MonkeyPatch) ->
     accelerator.device()
     machine.setattr(shutil, "which", {"gcc": "/usr/bin/gcc"}.get)
     assert refusal().got == "no C compiler: mycc"
-
-
-def test_memory() -> None:
-    accelerator.check_memory(PROGRAM, 8 * GIB)
-    with pytest.raises(OptionError) as caught:
-        accelerator.check_memory(PROGRAM, 3 * GIB)
-    error = caught.value
-    first, second = error.got.splitlines()
-    assert "'big'" in first and "4,096 MiB" in first and "'small'" in second
-    assert "--gpu-table-budget 2047MiB" in error.help
-    with pytest.raises(OptionError, match="--gpu-table-budget 0MiB"):
-        accelerator.check_memory(PROGRAM, GIB // 2)
-    accelerator.check_memory(PROGRAM, 3 * GIB, frozenset({"big"}))
-    with pytest.raises(OptionError) as caught:
-        accelerator.check_memory(PROGRAM, GIB, frozenset({"big"}))
-    assert "'small'" in caught.value.got and "'big'" not in caught.value.got
-
-
-def test_memory_that_torch_keeps_can_be_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "mem_get_info", give((3 * GIB, 140 * GIB)))
-    monkeypatch.setattr(torch.cuda, "memory_reserved", give(70 * GIB))
-    monkeypatch.setattr(torch.cuda, "memory_allocated", give(10 * GIB))
-    assert accelerator.free_memory(torch.device("cuda", 0)) == 63 * GIB

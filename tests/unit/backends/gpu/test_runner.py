@@ -16,13 +16,14 @@ import pytest
 import torch
 
 from colonnade.backends.backend import Columns, layouts
+from colonnade.backends.gpu import runner
 from colonnade.backends.gpu.graphs import full_precision
 from colonnade.backends.gpu.lanes import LARGE_BYTES, MAX_GRAPHS
 from colonnade.backends.gpu.padding import Proven
 from colonnade.backends.gpu.runner import GpuRunner
 from colonnade.core.batch import Layout
 from colonnade.core.expr import Field
-from colonnade.errors import FeedError, GraphError, IdRangeError, ShapeError
+from colonnade.errors import FeedError, GraphError, IdRangeError, OptionError, ShapeError
 from colonnade.executable import Executable
 from colonnade.ir.column import Column, Slot
 from colonnade.ir.program import Buffer, Input, Instruction, Output, Program, Ref, Weights
@@ -283,6 +284,52 @@ def test_a_capture_that_fails_is_not_tried_again_and_said() -> None:
     assert case.runner.notes == ("requests run without a CUDA graph: operation not permitted when stream is capturing",)
 
 
+def test_a_capture_without_memory_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner, "RUNS_BEFORE_ANOTHER", 5)
+    case = Case(replays=True, num_lanes=1)
+    case.check(a_feed(4))
+    (queue,) = case.queues
+    captured, tried = queue.captured, 0
+
+    def full(work: Any) -> Any:
+        nonlocal tried
+        tried += 1
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 MiB")
+
+    queue.captured = full  # type: ignore[method-assign]
+    for _ in range(4):
+        case.check(a_feed(4))
+    assert tried == 1
+    (note,) = case.runner.notes
+    assert "batches of up to 4 rows run without a CUDA graph" in note and "too little memory" in note
+    queue.captured = captured  # type: ignore[method-assign]
+    for _ in range(3):
+        case.check(a_feed(3))
+    assert queue.captured_works == 1  # another bucket has its own
+    for _ in range(4):
+        case.check(a_feed(4))
+    assert queue.captured_works == 2 and queue.replays > 0 and case.runner.notes == ()
+
+
+@pytest.mark.parametrize("part", ["columns", "dense"])
+def test_no_memory_for_a_request(part: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(num_lanes=1)
+    case.check(a_feed(4))
+
+    def full(*args: Any, **options: Any) -> Any:
+        error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has 1 GiB")
+        raise error if part == "columns" else RuntimeError("CUBLAS_STATUS_ALLOC_FAILED in the test")
+
+    where = case.columns if part == "columns" else case.runner._dense._steps[0]
+    monkeypatch.setattr(type(where), "launch" if part == "columns" else "args", full)
+    for _ in range(2):
+        with pytest.raises(OptionError, match="too little memory for a request") as caught:
+            case.answer(a_feed(7))
+        assert caught.value.got.startswith("7 rows: CU") and "smaller batches" in caught.value.help
+    monkeypatch.undo()
+    case.check(a_feed(7))
+
+
 def test_indices_of_a_request_are_checked_on_the_host() -> None:
     """A device cannot refuse an index: the process could never use it again."""
     program = replace(
@@ -333,6 +380,25 @@ def test_profile_names_every_part() -> None:
     found = case.runner.profile(case.request(a_feed(6)))
     assert list(found) == ["stage", "copy in", "columns", "dense", "copy out"]
     assert all(value >= 0 for value in found.values())
+
+
+def test_profile_rounds_no_product_either() -> None:
+    setting = torch.backends.cuda.matmul
+    before = setting.fp32_precision
+    found = []
+
+    class Watched(FakeColumns):
+        def launch(self, *args: Any) -> None:
+            found.append(setting.fp32_precision)
+
+    setting.fp32_precision = "tf32"
+    try:
+        case = Case()
+        case.runner._columns = (Watched(case.layouts[0]),)
+        case.runner.profile(case.request(a_feed(6)))
+        assert found and set(found) == {"ieee"} and setting.fp32_precision == "tf32"
+    finally:
+        setting.fp32_precision = before
 
 
 def new_interface() -> None:
@@ -436,6 +502,7 @@ class Single(FakeColumns):
     """One field of numbers."""
 
     def launch(self, sources: Any, capacity: int, outputs: Any, status: torch.Tensor, tiles: int = 0) -> None:
+        assert status.data_ptr() % 8 == 0  # an atomic addition wants it
         values = sources.buffers["int64"][:capacity]
         status += (values < 0).sum()
         outputs["o"][:, 0] = values
