@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.core.fingerprint import fingerprint64
+from colonnade.core.fingerprint import fingerprints64
 
 Array = npt.NDArray[Any]
 Words = npt.NDArray[np.int64]
@@ -58,26 +58,34 @@ def word_map(keys: Array, values: Array) -> WordMap:
         with np.errstate(over="ignore"):
             homes = (keys.astype(np.int64).view(np.uint64) * np.uint64(SPREAD)) >> shift
         return WordMap(_filled(rows, homes.astype(np.int64), count), np.zeros(2, np.uint64))
-    rows[:, LENGTH] = [len(key) for key in keys]
-    words = (rows[:, LENGTH] + 7) // 8
-    rows[:, PLACE] = np.cumsum(words) - words
-    rows[:, HASH] = np.array([fingerprint64(key) for key in keys], np.uint64).view(np.int64)
-    text = b"".join(key.ljust(8 * int(n), b"\0") for key, n in zip(keys, words, strict=True)) + b"\0" * 16
-    return WordMap(_filled(rows, rows[:, HASH] & (count - 1), count), np.frombuffer(text, np.uint64))
+    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
+    words = (lengths + 7) // 8
+    places = np.cumsum(words) - words
+    text = _spread(b"".join(keys), lengths, 8 * places, 8 * int(words.sum()) + 16)
+    rows[:, LENGTH], rows[:, PLACE] = lengths, places
+    rows[:, HASH] = fingerprints64(text, 8 * places, lengths).view(np.int64)
+    return WordMap(_filled(rows, rows[:, HASH] & (count - 1), count), text.view(np.uint64))
+
+
+def _spread(joined: bytes, lengths: Words, starts: Words, size: int) -> npt.NDArray[np.uint8]:
+    """Strings that lie end to end, each moved to a start of its own; zeros between them."""
+    made = np.zeros(size, np.uint8)
+    moved = np.repeat(starts - (np.cumsum(lengths) - lengths), lengths)
+    made[np.arange(len(joined)) + moved] = np.frombuffer(joined, np.uint8)
+    return made
 
 
 def _filled(rows: Words, homes: Words, count: int) -> Words:
     """The slots, after every row went to the first free slot from its home on."""
     slots = np.zeros((count, SLOT_WORDS), np.int64)
     slots[:, LENGTH] = EMPTY
-    pending, at = np.arange(len(rows)), homes.copy()
+    owners = np.full(count, EMPTY)
+    pending, at = np.arange(len(rows)), homes
     while len(pending):
-        free = slots[at[pending], LENGTH] == EMPTY
-        wanted, first = np.unique(at[pending[free]], return_index=True)
-        slots[wanted] = rows[pending[free][first]]
-        done = np.zeros(len(rows), np.bool_)
-        done[pending[free][first]] = True
-        pending = pending[~done[pending]]
-        taken = slots[at[pending], LENGTH] != EMPTY
-        at[pending[taken]] = (at[pending[taken]] + 1) & (count - 1)
+        wants = owners[at] == EMPTY
+        owners[at[wants]] = pending[wants]  # of several, one gets it: the last
+        left = owners[at] != pending
+        pending, at = pending[left], (at[left] + 1) & (count - 1)
+    held = np.flatnonzero(owners != EMPTY)
+    slots[held] = rows[owners[held]]
     return slots
