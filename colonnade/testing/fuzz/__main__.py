@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Annotated
 
+import torch
 import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -55,6 +56,7 @@ def fuzz(
         raise typer.BadParameter(f"{', '.join(sorted(unknown))} is none of {', '.join(BACKENDS)}")
     try:
         prepare(asked)
+        torch.set_num_threads(1)  # these tensors are small: several threads take longer, most of all beside other work
         tensorflow().get_logger().setLevel("ERROR")  # it deprecates every feature column at length
         if model is not None:
             outcome = run_one(seed, model, {int(n) for n in columns.split(",") if n} or None, asked)

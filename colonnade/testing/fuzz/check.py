@@ -97,7 +97,7 @@ class Subject:
     def _lower(self, path: Path) -> None:
         self.program, self.weights, _, _ = compiler.lower(path)
         self.counts.columns = len(self.program.columns)
-        self._tensorflow = TensorFlowSide(path, self.program)
+        self._tensorflow = TensorFlowSide(path, self.program, threads=1)
 
     def check(self, backend: str, requests: Sequence[Request]) -> list[Failure]:
         """The disagreements of a backend on these requests."""

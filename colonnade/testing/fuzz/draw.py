@@ -121,3 +121,6 @@ _ATTRIBUTES: dict[str, Callable[[Rng, str], Attributes]] = {
     "identity": _identity,
     "vocabulary": _vocabulary,
 }
+
+KINDS = tuple(_ATTRIBUTES)
+"""What a case may be of."""
