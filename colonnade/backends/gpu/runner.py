@@ -18,6 +18,7 @@ from colonnade.backends.arena import Loans, Room
 from colonnade.backends.backend import Outcome
 from colonnade.backends.dense import DensePlan
 from colonnade.backends.feed import Request
+from colonnade.backends.gpu.copies import Copies
 from colonnade.backends.gpu.graphs import CudaQueue, HostQueue, Queue, full_precision, host_memory
 from colonnade.backends.gpu.host_tables import VALUES, HostColumns
 from colonnade.backends.gpu.lanes import DeviceColumns, Lane, LanePool, Prepared, Reserved, Results
@@ -62,6 +63,7 @@ class GpuRunner:
         queue: Callable[[], Queue] | None = None,
         hosts: Sequence[HostColumns | None] | None = None,
         table_places: Mapping[str, str] | None = None,
+        copies: Copies | None = None,
     ) -> None:
         self._program = program
         self._params = weights.params
@@ -80,6 +82,7 @@ class GpuRunner:
             self._kept = storages(params.values())
             on_device, self._requires = columns_only(program), ()
         self._dense = _dense_plan(on_device, params, device)
+        self._copies = Copies(device) if copies is None else copies
         proof = independent(on_device)
         self._padded = isinstance(proof, Proven) and not proof.refusing
         self._exact = "" if self._padded else _why_exact(proof)
@@ -247,10 +250,9 @@ class GpuRunner:
     ) -> dict[str, Any]:
         staged, regions = prepared.staged, prepared.regions
         with torch.inference_mode():
-            staged.device.copy_(staged.host, non_blocking=True)
-            mark("copy in")
             statuses = lane.statuses()
-            statuses.zero_()
+            self._copies.bring(staged.host, staged.device, statuses)
+            mark("copy in")
             for k, (columns, rows) in enumerate(zip(self._columns, regions.rows, strict=True)):
                 if rows:
                     columns.launch(staged.sources[k], rows, prepared.buffers, statuses[k : k + 1], regions.tiles[k])
@@ -267,7 +269,7 @@ class GpuRunner:
                 region.of(block).copy_(values[name])
             if not results.are_large:
                 size = results.num_bytes
-                lane.host_out[:size].copy_(block[:size], non_blocking=True)
+                self._copies.send(block[:size], lane.host_out[:size])
 
     def _fetched(self, lane: Lane, prepared: Prepared) -> tuple[Array, Mapping[str, Array | torch.Tensor]]:
         """Where the status words and outputs come to on the host; the memory of large ones belongs to this request."""

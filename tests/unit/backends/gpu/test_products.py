@@ -8,9 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.backends.dense import DensePlan
-from colonnade.backends.gpu.products import LINEAR, LINEAR_RELU, RELU, Products, fused, parts_of
+from colonnade.backends.gpu.products import (
+    LINEAR,
+    LINEAR_PLACE,
+    LINEAR_RELU,
+    LINEAR_RELU_PLACE,
+    RELU,
+    Products,
+    fused,
+    parts_of,
+)
 from colonnade.core import dims
-from colonnade.ir.program import Input, Instruction, Output, Program, Ref
+from colonnade.ir.program import PLACE, Buffer, Input, Instruction, Output, Program, Ref
 
 B = dims.symbol("B")
 
@@ -29,7 +38,7 @@ def test_parts_fill_the_device_and_divide_the_inner_dim() -> None:
 @settings(max_examples=15)
 @given(
     rows=st.sampled_from((0, 1, 8, 9, 33)),
-    inner=st.sampled_from((1, 64, 129, 256, 1020)),
+    inner=st.sampled_from((1, 17, 64, 128, 129, 256, 1020)),
     outputs=st.sampled_from((1, 3, 32, 130)),
     has_bias=st.booleans(),
     relu=st.booleans(),
@@ -83,13 +92,40 @@ def test_a_relu_that_alone_reads_a_linear_joins_it() -> None:
     x = torch.randn(5, 8)
     ops = Products(torch.device("cpu"), multiprocessors=132).ops
     got = DensePlan(joined, params, ops=ops).run({"x": x}, {"B": 5})["y"]
-    assert torch.equal(got, DensePlan(program, params).run({"x": x}, {"B": 5})["y"])
+    torch.testing.assert_close(got, DensePlan(program, params).run({"x": x}, {"B": 5})["y"])
 
 
 def test_a_linear_that_others_read_stays() -> None:
     linear = Instruction("h", LINEAR, (Ref("x"), Ref("w"), Ref("b")))
     program = _program(linear, Instruction("a", RELU, (Ref("h"),)), output="h")
     assert fused(program) == program
+
+
+@pytest.mark.parametrize(("relu", "op"), [(False, LINEAR_PLACE), (True, LINEAR_RELU_PLACE)])
+@pytest.mark.parametrize("inner", [8, 200])
+def test_a_product_that_is_only_copied_into_a_slot_joins_that(relu: bool, op: str, inner: int) -> None:
+    lines = [Instruction("h", LINEAR, (Ref("x"), Ref("w"), Ref("b")))]
+    lines += [Instruction("a", RELU, (Ref("h"),))] if relu else []
+    lines += [Instruction("y", PLACE, (Ref(lines[-1].output), Ref("buf"), 3))]
+    out = Output("y", Ref("y"), "float32", (B, 9))
+    shapes = (("w", "float32", (4, inner)), ("b", "float32", (4,)))
+    program = Program(
+        (Input("x", "float32", (B, inner)),), (), (), (Buffer("buf", B, 9),), tuple(lines), (out,), shapes
+    )
+    joined = fused(program)
+    assert [(i.output, i.op) for i in joined.dense] == [("y", op)]
+    params = {"w": torch.randn(4, inner), "b": torch.randn(4)}
+    values = [{"x": torch.ones(5, inner), "buf": torch.full((5, 9), 7.0)} for _ in range(2)]
+    ops = Products(torch.device("cpu"), multiprocessors=132).ops
+    got = DensePlan(joined, params, ops=ops).run(values[0], {"B": 5})["y"]
+    torch.testing.assert_close(got, DensePlan(program, params).run(values[1], {"B": 5})["y"])
+    assert (got[:, [0, 1, 2, 7, 8]] == 7).all()
+
+
+def test_a_matrix_that_lies_transposed_is_left_to_torch() -> None:
+    x, weight = torch.randn(8, 16), torch.randn(16, 4).T
+    linear = Products(torch.device("cpu"), multiprocessors=132).ops[LINEAR]
+    assert torch.equal(linear(x, weight), torch.nn.functional.linear(x, weight))
 
 
 @pytest.mark.gpu
@@ -102,3 +138,6 @@ def test_products_on_a_device() -> None:
         got = products.ops[LINEAR_RELU](x, weight, bias)
         want = torch.nn.functional.linear(x.double(), weight.double(), bias.double()).relu()
         assert float((got - want).abs().max() / want.abs().max()) < 1e-5
+        short = products.ops[LINEAR](x[:, :100], weight[:33, :100], bias[:33])
+        want = torch.nn.functional.linear(x[:, :100].double(), weight[:33, :100].double(), bias[:33].double())
+        assert float((short - want).abs().max() / want.abs().max()) < 1e-5
