@@ -8,28 +8,29 @@ from functools import partial
 from typing import Any
 
 import colonnade.compiler as compiler
-from benchmarks.gpu.ours import Ours, record_batch
-from benchmarks.gpu.rows import Found, Refused, Row
+from benchmarks.gpu.ours import Ours
+from benchmarks.gpu.rows import Found, Refused, Row, machine
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.skeleton import LARGE, fill, skeleton
 from benchmarks.gpu.whole import checked_calls, feed_of, unrounded
+from colonnade.backends.feed import Feed
 from colonnade.executable import Executable
 from colonnade.ir.program import Program, Weights
-from colonnade.testing.timing import alternate
+from colonnade.testing.timing import Call, alternate
 
 CASE = "E"
 WHAT = "co-running"
 ROWS = 1 << 23
 IN_DEVICE, POOLED_THERE, OVER_THE_BUS = (
     "all on the device",
-    "large tables pooled on the host",
+    "large tables pooled by {threads} host thread(s)",
     "large tables over the bus",
 )
 """Sides: where the large tables lie, and how those in host memory are read."""
 
 
 def case(setting: Setting) -> Iterator[Found]:
-    """Dicts and record batches, with and without the budget."""
+    """Packed requests and dicts, with and without the budget."""
     program = skeleton(CASE, setting.large_rows(ROWS))
     setting.say(f"{CASE}: co-running: fill and compile")
     weights = fill(program, 0, setting.device)
@@ -56,31 +57,34 @@ def _makers(setting: Setting, small: int) -> dict[str, Callable[[Program, Weight
 
     if setting.dry:
         return {IN_DEVICE: plain}
-    return {
-        IN_DEVICE: plain,
-        POOLED_THERE: partial(_placed, small, "pooled"),
-        OVER_THE_BUS: partial(_placed, small, "bus"),
-    }
+    threads = sorted({1, max(1, machine()["cores"] // 2)})
+    pooled = {POOLED_THERE.format(threads=n): partial(_placed, small, "pooled", n) for n in threads}
+    return {IN_DEVICE: plain, **pooled, OVER_THE_BUS: partial(_placed, small, "bus", 1)}
 
 
-def _placed(small: int, way: str, program: Program, weights: Weights) -> Executable:
+def _placed(small: int, way: str, threads: int, program: Program, weights: Weights) -> Executable:
     from colonnade.backends.gpu.backend import GpuBackend
 
-    return Executable(program, weights, GpuBackend(table_budget=small, host_tables=way))
+    return Executable(program, weights, GpuBackend(table_budget=small, host_tables=way), threads=threads)
 
 
 def _measured(
     setting: Setting, program: Program, sides: dict[str, Any], expected: Ours, rows: int, facts: dict[str, float]
 ) -> Iterator[Found]:
     feed = feed_of(program, rows)
-    batch = record_batch(program, feed)
     want = expected.executable(feed)
     calls, checks = {}, {}
     for side, executable in sides.items():
-        for form, request in (("dict of arrays", feed), ("record batch", batch)):
+        for form, call in (("packed", _packed_call(executable, feed)), ("dict of arrays", partial(executable, feed))):
             name = f"{side}, {form}"
-            calls[name] = partial(executable, request)
-            checks[name] = checked_calls(calls[name], want)
+            calls[name] = call
+            checks[name] = checked_calls(call, want)
     yield from (Refused(CASE, WHAT, rows, name, c) for name, c in checks.items() if not c.ok)
     times = alternate({name: call for name, call in calls.items() if checks[name].ok}, setting.runs)
     yield Row(CASE, WHAT, rows, times, checks, facts=facts)
+
+
+def _packed_call(executable: Executable, feed: Feed) -> Call:
+    """Answers a request that lies packed in host memory."""
+    request, runner = executable.reader.read(feed), executable.runner
+    return lambda: runner.run(request).outputs
