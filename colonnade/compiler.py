@@ -31,7 +31,8 @@ from colonnade.ir.table import Table
 from colonnade.ir.table_types import Wanted, store_all, with_types
 from colonnade.passes.assemble import assemble
 from colonnade.passes.base import Log, Pass, run
-from colonnade.passes.pipelines import COLUMNS
+from colonnade.passes.pipelines import COLUMNS, WARNINGS
+from colonnade.passes.warnings.base import warnings_of
 
 Progress = Callable[[str], None]
 Observer = Callable[[str, Graph], None]
@@ -96,7 +97,8 @@ def compile(
     if isinstance(model, Program):
         if weights is None:
             raise OptionError("a program needs its weights", help="colonnade.compile(program, weights=...)")
-        program, explanation, fingerprint = model, Explanation(), ""
+        program, fingerprint = model, ""
+        explanation = Explanation(warnings=warnings_of(program, WARNINGS))
     else:
         program, weights, explanation, fingerprint = lower(
             model, signature, outputs=outputs, tags=tags, observe=observe, progress=progress
@@ -284,6 +286,7 @@ def _explanation(
         decisions=decisions,
         columns=tuple(origins),
         seconds=seconds,
+        warnings=(*imported.warnings, *warnings_of(program, WARNINGS)),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
 
 class ColonnadeError(Exception):
@@ -71,7 +72,15 @@ class OptionError(ColonnadeError):
     """A command-line option, argument or setting that cannot be used."""
 
 
-def render(error: ColonnadeError) -> str:
+class Message(Protocol):
+    """What `render` writes: an error, or a warning."""
+
+    @property
+    def message(self) -> str:
+        """What is wrong."""
+
+
+def render(error: Message) -> str:
     """`Kind: message` and one indented line for each field that is filled."""
     lines = [error.message]
     for label in ("where", "got", "want", "help"):

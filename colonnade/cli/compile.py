@@ -126,6 +126,8 @@ def _report(facts: dict[str, Any], executable: Executable, program_text: bool, j
         typer.echo(print_program(executable.program))
     console().print(table("", ("", ""), summary_rows(facts)))
     show_sections(console(), stored_sections(facts), "--json has all")
+    for notice in executable.explanation.warnings:
+        console().print(f"\nwarning: {notice}", markup=False, highlight=False)
 
 
 def summary_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:

@@ -181,6 +181,7 @@ def model_sections(found: dict[str, Any]) -> list[Section]:
     ]
     kept = found["guards_kept_by_reason"]
     return [
+        *warning_sections(found),
         (
             "ops: " + share,
             ("op", "before", "after"),
@@ -243,6 +244,12 @@ def stored_sections(found: dict[str, Any]) -> list[Section]:
     title = f"columns of tables stored in other types: {len(rows):,}"
     headers = ("column", "table", "stored as", "largest error", "rms error")
     return [(title, headers, rows, (3, 4))] if rows else []
+
+
+def warning_sections(found: dict[str, Any]) -> list[Section]:
+    """What is legal and surely unwanted; nothing where there is nothing."""
+    rows = [(w["kind"], w["message"], w["where"], w["got"], w["help"]) for w in found["warnings"]]
+    return [(f"warnings: {len(rows):,}", ("kind", "what", "where", "got", "help"), rows, ())] if rows else []
 
 
 def show(out: Console, found: dict[str, Any]) -> None:

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
+from colonnade.errors import render
+
 
 @dataclass(frozen=True)
 class Decision:
@@ -56,10 +58,26 @@ class StoredTable:
 
 
 @dataclass(frozen=True)
+class Notice:
+    """A warning of one kind, about what is legal and surely unwanted: the fields are those of an error."""
+
+    kind: str
+    message: str
+    where: str = ""
+    got: str = ""
+    want: str = ""
+    help: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {render(self)}"
+
+
+@dataclass(frozen=True)
 class Explanation:
     """model, signature: what was compiled.   source_nodes: nodes of the source that the outputs need.
     ops_before, ops_after: graph ops by name, as imported and after the passes.   columns: origins by column.
     seconds: time by part (import, passes, assemble, tables, backend).   tables: those stored in another type.
+    warnings: what is legal and surely unwanted.
     """
 
     model: str = ""
@@ -72,6 +90,7 @@ class Explanation:
     columns: tuple[ColumnOrigin, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     tables: tuple[StoredTable, ...] = ()
+    warnings: tuple[Notice, ...] = ()
 
     def to_json(self) -> str:
         """As JSON text; reasons that repeat are stored once."""
@@ -80,8 +99,9 @@ class Explanation:
             [d.pass_name, d.source, d.op, d.applied, reasons.setdefault(d.reason, len(reasons))] for d in self.decisions
         ]
         data = asdict(self) | {"decisions": rows, "reasons": list(reasons)}
-        if not self.tables:
-            del data["tables"]
+        for key in ("tables", "warnings"):
+            if not data[key]:
+                del data[key]
         return json.dumps(data, separators=(",", ":"))
 
     @staticmethod
@@ -93,4 +113,7 @@ class Explanation:
         passes = tuple(PassCount(**p) for p in data.pop("passes"))
         columns = tuple(ColumnOrigin(**(c | {"decisions": tuple(c["decisions"])})) for c in data.pop("columns"))
         tables = tuple(StoredTable(**t) for t in data.pop("tables", ()))
-        return Explanation(**data, decisions=decisions, passes=passes, columns=columns, tables=tables)
+        warnings = tuple(Notice(**w) for w in data.pop("warnings", ()))
+        return Explanation(
+            **data, decisions=decisions, passes=passes, columns=columns, tables=tables, warnings=warnings
+        )

@@ -20,6 +20,10 @@ from colonnade.passes.merge_weighted import MergeWeighted
 from colonnade.passes.one_hots import OneHots
 from colonnade.passes.pad_examples import PadExamples
 from colonnade.passes.pool_single_rows import PoolSingleRows
+from colonnade.passes.warnings.base import Warn
+from colonnade.passes.warnings.float_ids import FloatIds
+from colonnade.passes.warnings.identical_columns import IdenticalColumns
+from colonnade.passes.warnings.idle_buckets import IdleBuckets
 
 COLUMNS: tuple[Pass, ...] = (
     DropIdentities(),  # first: most nodes of a shape computation die here, every later pass is cheaper
@@ -41,3 +45,6 @@ COLUMNS: tuple[Pass, ...] = (
     ExtractColumns(),  # when nothing stands between lookups and inputs but column ops
     FlattenConcats(),  # after extraction: columns then write straight into the outermost concat
 )
+
+WARNINGS: tuple[Warn, ...] = (FloatIds(), IdleBuckets(), IdenticalColumns())
+"""Looked for in the assembled program, in any order; a frontend adds what it sees in the source."""

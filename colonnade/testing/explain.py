@@ -67,6 +67,7 @@ def summary(program: Program, explanation: Explanation) -> dict[str, Any]:
         "guards_kept": sum(not d.applied for d in guards),
         "dense_lines": len(program.dense),
         "param_bytes": sum(math.prod(shape) * torch_dtype(dtype).itemsize for _, dtype, shape in program.params),
+        "warnings": [vars(w) for w in explanation.warnings],
         "seconds": dict(explanation.seconds),
     }
 

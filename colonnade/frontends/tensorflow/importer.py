@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from colonnade.core.consts import Const
 from colonnade.errors import ColonnadeError, ImportFailure, UnsupportedOps, listed
-from colonnade.frontends.tensorflow import saved_model
+from colonnade.frontends.tensorflow import saved_model, unread_tables, vocabulary_files
 from colonnade.frontends.tensorflow.bundle import Bundle
 from colonnade.frontends.tensorflow.checkpoint import Stored, stored_variables
 from colonnade.frontends.tensorflow.functions import FlatGraph, canonical, inline, node_of, raw
@@ -28,6 +28,7 @@ from colonnade.frontends.tensorflow.protos import MetaGraph, Signature, TensorIn
 from colonnade.frontends.tensorflow.protos import Node as Source
 from colonnade.frontends.tensorflow.rules import RULES
 from colonnade.frontends.tensorflow.spellings import SPELLINGS
+from colonnade.ir.explanation import Notice
 from colonnade.ir.graph import Graph, Node
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.placeholder import Placeholder
@@ -68,6 +69,7 @@ class Imported:
     fingerprint: str
     cones: Callable[[str], frozenset[str]]
     """Source node -> the source nodes that it needs, itself included."""
+    warnings: tuple[Notice, ...] = ()
 
 
 def import_saved_model(
@@ -84,13 +86,18 @@ def import_saved_model(
     """
     source = open_source(path, signature, outputs, tags)
     graph = _Importer(source.flat, source.signature, source.store, source.tables).build(source.outputs)
-    return Imported(graph, source.signature.key, len(source.flat.nodes), source.fingerprint, _cones(source.flat))
+    files = vocabulary_files.look(Path(path), source.tables.resources.values())
+    warnings = (*unread_tables.look(source.meta), *files)
+    return Imported(
+        graph, source.signature.key, len(source.flat.nodes), source.fingerprint, _cones(source.flat), warnings
+    )
 
 
 @dataclass(frozen=True)
 class OpenSource:
     """A SavedModel read but not yet imported: the nodes that the outputs need, the variables and lookup tables."""
 
+    meta: MetaGraph
     signature: Signature
     outputs: Mapping[str, TensorInfo]
     flat: FlatGraph
@@ -114,7 +121,7 @@ def open_source(
     store = VariableStore(bundle, stored_variables(meta, bundle))
     looks_up = any(source.op in HANDLES for source in flat.nodes)
     tables = read_lookup_tables(meta, Path(path)) if looks_up else LookupTables({}, {}, {})
-    return OpenSource(chosen, wanted, flat, store, tables, _fingerprint(flat, chosen.key, tuple(wanted), tables))
+    return OpenSource(meta, chosen, wanted, flat, store, tables, _fingerprint(flat, chosen.key, tuple(wanted), tables))
 
 
 def _cones(flat: FlatGraph) -> Callable[[str], frozenset[str]]:

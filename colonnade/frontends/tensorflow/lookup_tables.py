@@ -272,7 +272,7 @@ def _lines(file: Path, node: Node) -> Iterator[bytes]:
 def _side(file: Path, lines: list[bytes], index: int, dtype: str, node: Node) -> np.ndarray[Any, Any]:
     """The keys or the values: the line, its number counted from `offset` on, or one of its fields."""
     if index == _LINE_NUMBER:
-        numbers = np.arange(len(lines), dtype=NUMPY["int64"]) + node.attrs.get("offset", 0)
+        numbers: np.ndarray[Any, Any] = np.arange(len(lines), dtype=NUMPY["int64"]) + node.attrs.get("offset", 0)
         return numbers.astype(NUMPY.get(dtype, NUMPY["int64"]))
     words = lines
     if index != _WHOLE_LINE:
