@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
 
-from colonnade.core import facts
+from colonnade.core import dims, facts
 from colonnade.errors import GraphError
 from colonnade.ir.column import Column
-from colonnade.ir.evaluate import elements_of
+from colonnade.ir.evaluate import Elements, elements_of
+from colonnade.ops.graph._values import check_range
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
 from colonnade.ops.graph.weighted_bag import WeightedBag
 from colonnade.ops.op import GraphOp, Inferred, Value, fresh
@@ -20,6 +22,7 @@ from colonnade.ops.op import GraphOp, Inferred, Value, fresh
 class ColumnValue(GraphOp):
     """`[B, embedding_dim]`: the column's vectors. Operands: the table, then the fields in the order of `fields`.
 
+    Without a pooling, `[B, W * embedding_dim]`: a vector for each of the W elements of a row.
     ragged: whether the fields are the values of rows that differ in length; an index matrix and its dense shape, which
     say where each value lies, are then the last operands.
     """
@@ -36,7 +39,8 @@ class ColumnValue(GraphOp):
         rows = first.shape[0]
         if self.ragged:
             rows = args[-1].values[0] if args[-1].values else fresh(0)
-        return Inferred((facts.facts(table.dtype, (rows, table.shape[1])),))
+        width = dims.prod(first.shape[1:]) if self.column.pooling == "none" else 1
+        return Inferred((facts.facts(table.dtype, (rows, dims.mul(width, table.shape[1]))),))
 
     def reference(self, *args: Value) -> Value:
         """Elements, filters, lookup, pooling: one after the other."""
@@ -49,13 +53,15 @@ class ColumnValue(GraphOp):
 
 
 def evaluate(column: Column, table: Value, fields: Mapping[str, Value], lengths: torch.Tensor | None = None) -> Value:
-    """The column's `[B, embedding_dim]` vectors, by the ops' references.
+    """The column's `[B, embedding_dim]` vectors, by the ops' references; without a pooling `[B, W * embedding_dim]`.
 
     lengths: elements of each row, `[B]`, where the fields are ragged.
     Shapes: each dense field `[B, ...]`; its elements are taken row-major.
     """
     num_rows = len(next(iter(fields.values()))) if lengths is None else len(lengths)
     found = elements_of(column, {name: value.reshape(-1) for name, value in fields.items()}, num_rows, lengths)
+    if column.pooling == "none":
+        return _spread(found, table, tuple(next(iter(fields.values())).shape))
     if found.weights is not None:
         weighted = WeightedBag(column.pooling, column.default_row)  # type: ignore[arg-type]
         made: Value = weighted.reference(table, found.ids, found.rows, torch.tensor(num_rows), found.weights)
@@ -63,3 +69,12 @@ def evaluate(column: Column, table: Value, fields: Mapping[str, Value], lengths:
     bag = EmbeddingBag(column.pooling, column.default_row)  # type: ignore[arg-type]
     pooled: Value = bag.reference(table, found.ids, found.rows, torch.tensor(num_rows))
     return pooled
+
+
+def _spread(found: Elements, table: Value, shape: tuple[int, ...]) -> Value:
+    """Each element's vector in its place of its row; zeros where it was dropped."""
+    check_range("column_value", found.ids.numpy(), len(table))
+    vectors = torch.as_tensor(table)[found.ids.long()]
+    out = torch.zeros(shape[0], math.prod(shape[1:]), vectors.shape[1], dtype=vectors.dtype)
+    out[found.rows, found.positions] = vectors
+    return out.reshape(shape[0], out.shape[1] * out.shape[2])

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from colonnade.core import dims
 from colonnade.core.dims import Dim
 from colonnade.core.examples import Feature
 from colonnade.core.expr import Expr
@@ -17,7 +18,6 @@ from colonnade.ir.decoded import decoded_names
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of, source_of
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
-from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.reshape import Reshape
@@ -66,17 +66,16 @@ class ExtractColumns(Pass):
 
 
 def _shaped(editor: Editor, node: Node, value: Node) -> Node:
-    """`[B, D]` in the shape that the lookup had, `[B, 1, .., D]`; who drops the ones again reads it as it is."""
-    rank = facts_of(node).rank
-    assert rank is not None
-    if rank == 2:
+    """`[B, W * D]` in the shape that the lookup had, such as `[B, W, D]`; who joins W and D again reads it as it is."""
+    shape = facts_of(node).shape
+    assert shape is not None
+    if shape == facts_of(value).shape:
         return value
     for user in list(node.users):
         if isinstance(user.target, Reshape | Squeeze) and facts_of(user).shape == facts_of(value).shape:
             editor.graph.replace(user, value)
-    for _ in range(rank - 2):
-        value = editor.add(ExpandDims(), value, editor.constant(np.int32(1)))
-    return value
+    wanted = np.array([d if isinstance(d, int) else -1 for d in shape], np.int64)
+    return editor.add(Reshape(), value, editor.constant(wanted))
 
 
 def _value(editor: Editor, column: Column, table: Node, reader: Reader, ids: Node) -> Node:
@@ -153,12 +152,13 @@ def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) 
         if factors.domain != read.domain:
             return Reject("ids and weights are not proven to be of the same elements")
         weights = factors.expr
+    pooling: str
     if isinstance(op, EmbeddingBag | WeightedBag):
         pooling, default_row = op.pooling, op.default_row
         reason = _pooled(reader, node, read)
     else:
-        pooling, default_row = "sum", None
-        reason = _single(node, read)
+        pooling, default_row = "sum" if _is_single(read) else "none", None
+        reason = _unpooled(node, read)
     if reason is not None:
         return Reject(reason)
     variable = op_of(table)
@@ -189,17 +189,23 @@ def _pooled(reader: Reader, node: Node, read: Elements) -> str | None:
     return None
 
 
-def _single(node: Node, read: Elements) -> str | None:
-    """Why a gather is not a column with one id a row."""
+def _is_single(read: Elements) -> bool:
+    return isinstance(read.domain, Dense) and read.domain.width == 1
+
+
+def _unpooled(node: Node, read: Elements) -> str | None:
+    """Why a gather is not a column with a vector for each element of a row."""
     op = op_of(node)
     assert isinstance(op, Gather)
     if op.batch_dims or facts_of(args_of(node)[2]).integer != 0:
         return "rows are gathered along another axis than 0"
-    if not isinstance(read.domain, Dense) or read.domain.width != 1:
-        return "the gather keeps several vectors a row: an unpooled column"
-    shape = facts_of(node).shape
-    if not shape or len(shape) < 2 or shape[0] != read.domain.rows or any(d != 1 for d in shape[1:-1]):
-        return f"the gather's result is not proven to be one vector a row, but {shape}"
+    if not isinstance(read.domain, Dense):
+        return "the gather keeps the vectors of some elements of a row: their places are not known"
+    shape, size = facts_of(node).shape, dims.mul(read.domain.rows, read.domain.width)
+    if read.domain.width == 0:
+        return "rows of no elements have no vectors"
+    if shape is None or dims.prod(shape[:-1]) != size or sum(not isinstance(d, int) for d in shape) > 1:
+        return f"the gather's result is not proven to be one vector an element of {size}, but {shape}"
     return None
 
 
