@@ -18,11 +18,13 @@ import torch
 
 from colonnade.backends.arena import ALIGNMENT, Room
 from colonnade.backends.examples import Decoder
+from colonnade.backends.feed_batch import BatchPlan, plan_of
 from colonnade.backends.feed_pack import Packer
 from colonnade.backends.feed_ragged import RaggedInputs
-from colonnade.backends.feed_values import Unfit, Unusual, as_array, numpy_dtype
+from colonnade.backends.feed_values import Unfit, Unusual, as_array, numpy_dtype, sound
 from colonnade.backends.sizes import ShapeBinder
-from colonnade.core import dims
+from colonnade.core import arrow_columns, dims
+from colonnade.core.arrow_columns import exported
 from colonnade.core.batch import Layout, Packed
 from colonnade.core.strings import Strings
 from colonnade.errors import ColonnadeError, FeedError, listed
@@ -75,6 +77,9 @@ class FeedReader:
         self._ragged = RaggedInputs(program.inputs)
         self._matrices = _Matrices(program.inputs, self._ragged)
         self._decoder = Decoder(program) if program.decodes else None
+        arrow_columns.prepare()
+        self._batch_plan: BatchPlan | None = None
+        """Of the schema that was read last."""
 
     def read(self, feed: Feed | PackedFeed, room: Room | None = None) -> Request:
         """The request, checked against the signature.
@@ -143,6 +148,12 @@ class FeedReader:
         return tensor
 
     def _read_batch(self, batch: pa.RecordBatch | pa.Table, room: Room | None) -> Request:
+        parts = batch.to_batches() if isinstance(batch, pa.Table) else [batch]
+        if len(parts) == 1:
+            try:
+                return self._read_exported(parts[0], room)
+            except UNUSUAL:
+                pass  # another schema, or something is wrong: what follows says what
         names = batch.schema.names
         if len(set(names)) != len(names):
             twice = [f"{name}: {count} columns" for name, count in Counter(names).items() if count > 1]
@@ -153,12 +164,31 @@ class FeedReader:
         try:
             if isinstance(batch, pa.Table):
                 feed = {name: _one_chunk(column) for name, column in feed.items()}
+            for column in feed.values():
+                sound(column)
             sizes: dict[str, int] = {}
             packed = tuple(packer.columns(feed, batch.num_rows, sizes, room) for packer in self._packers)
             tensors = {i.name: self._tensor(i, self._value(i, feed[i.name]), sizes) for i in self._others}
             return Request(packed, tensors, sizes, is_torch=False)
         except UNUSUAL:
             return self._read_values(feed, room)
+
+    def _read_exported(self, batch: pa.RecordBatch, room: Room | None) -> Request:
+        plan = self._batch_plan
+        if plan is None or not plan.schema.equals(batch.schema):
+            plan = self._batch_plan = plan_of(batch.schema, self._packers, frozenset(self.inputs))
+        if plan.columns is None:
+            raise Unusual("a schema that is read another way")
+        sizes: dict[str, int] = {}
+        with exported(batch) as columns:
+            packed = tuple(
+                packer.exported(columns, found, batch.num_rows, sizes, room)
+                for packer, found in zip(self._packers, plan.columns, strict=True)
+            )
+        tensors = {
+            i.name: self._tensor(i, self._value(i, batch.column(plan.places[i.name])), sizes) for i in self._others
+        }
+        return Request(packed, tensors, sizes, is_torch=False)
 
     def _read_examples(self, decoder: Decoder, feed: Feed | PackedFeed, room: Room | None) -> Request:
         if isinstance(feed, pa.RecordBatch | pa.Table):

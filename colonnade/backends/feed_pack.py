@@ -21,6 +21,7 @@ from colonnade.backends.feed_ragged import RaggedPacker
 from colonnade.backends.feed_room import SpareMemory
 from colonnade.backends.feed_values import Unusual, arrow_type, is_text
 from colonnade.backends.sizes import ShapeBinder
+from colonnade.core.arrow_columns import ColumnsOf
 from colonnade.core.batch import Layout, Packed, Place
 from colonnade.core.objects import Empty, gather_arrays, prepare
 from colonnade.core.strings import Strings
@@ -94,6 +95,15 @@ class Packer:
         for run in self.runs:
             out.write_columns(run, run.get(feed))
         return self.ragged.add(out.packed(), feed, sizes)
+
+    def exported(
+        self, columns: int, plan: Sequence[ColumnsOf], num_rows: int, sizes: dict[str, int], room: Room | None = None
+    ) -> Packed:
+        """From the columns of an exported record batch; `plan` says by run which."""
+        out = self._empty(num_rows, sizes, room)
+        for run, found in zip(self.runs, plan, strict=True):
+            out.write_exported(run, columns, found)
+        return out.packed()
 
     def matrices(
         self,
@@ -190,6 +200,16 @@ class _Buffers:
             self.buffers[run.dtype] = joined.to_numpy(zero_copy_only=True)
         else:
             self.part(run).reshape(-1)[...] = joined.to_numpy(zero_copy_only=True)
+
+    def write_exported(self, run: Run, columns: int, found: ColumnsOf) -> None:
+        if run.dtype != "string":
+            if not found.numbers(columns, self.num_rows, self.part(run)):
+                raise Unusual("nulls")
+            return
+        texts = found.texts(columns, self.num_rows, run.width, self.empty())
+        if texts is None:
+            raise Unusual("nulls, or offsets out of order")
+        self.texts.append(Strings(*texts))
 
     def write_matrix(self, run: Run, matrix: Array) -> None:
         fields = matrix.reshape(self.num_rows, len(run.names), run.width).transpose(1, 0, 2)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import sympy
 import torch
 
-from colonnade.backends.feed_values import Unusual, arrow_type, is_text, numpy_dtype
+from colonnade.backends.feed_values import Unfit, Unusual, arrow_type, is_text, numpy_dtype, sound
 from colonnade.core.batch import Layout, Packed
 from colonnade.core.strings import Strings
 from colonnade.errors import FeedError, listed
@@ -91,6 +91,7 @@ def _values(value: Any, dtype: np.dtype[Any], name: str) -> Array | Strings:
 
 
 def _arrow_values(value: pa.Array, dtype: str) -> Array | Strings:
+    sound(value)
     if value.null_count:
         raise Unusual("nulls")
     if dtype == "string" and is_text(value.type):
@@ -135,18 +136,24 @@ class RaggedInputs:
     def unlisted(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """The columns of a record batch with values and offsets in the place of each list column of a ragged field.
 
-        Errors: FeedError that lists every field whose rows differ in length from those of another with its offsets.
+        Errors: FeedError that lists every field whose lists are no valid Arrow array, or whose rows differ in length
+        from those of another with its offsets.
         """
         found = dict(columns)
         if not self.fields:
             return found
         first: dict[str, str] = {}
-        problems = []
+        problems: list[str] = []
+        unsound: list[str] = []
         for field, name in self.fields.items():
             column = columns.get(field)
             if name in columns or not _is_list(column):
                 continue
-            values, offsets = _unlisted(column)
+            try:
+                values, offsets = _unlisted(column)
+            except Unfit as error:
+                unsound.append(f"{field}: {error}")
+                continue
             if name not in first:
                 found[name] = offsets.astype(self._dtypes[name])
                 first[name] = field
@@ -154,6 +161,8 @@ class RaggedInputs:
                 problems.append(f"{field}: its lists differ in length from those of {first[name]!r}")
             if values is not None:
                 found[field] = values
+        if unsound:
+            raise FeedError("lists that lie outside of their values", got=listed(unsound), want="valid Arrow arrays")
         if problems:
             raise FeedError(
                 f"{len(problems)} columns of lists do not share their offsets",
@@ -183,7 +192,18 @@ def _is_list(column: object) -> bool:
 
 
 def _unlisted(column: pa.Array | pa.ChunkedArray) -> tuple[pa.Array | None, Offsets]:
-    """The values of a column of lists, and their offsets; no values where a list is missing."""
+    """The values of a column of lists, and their offsets; no values where a list is missing.
+
+    Errors: Unfit where the offsets lie outside the values, or go down.
+    """
+    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else (column,):
+        try:
+            chunk.validate()
+        except pa.ArrowException as error:
+            raise Unfit(f"is no valid Arrow array: {error}") from error
+        ends = np.asarray(chunk.offsets.to_numpy())
+        if np.any(ends[1:] < ends[:-1]):
+            raise Unfit("has offsets that go down")
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     offsets = np.asarray(array.offsets.to_numpy(), np.int64)
     return (None if array.null_count else array.flatten()), offsets - offsets[0]

@@ -68,6 +68,7 @@ def _from_torch(tensor: torch.Tensor) -> Array:
 def _from_arrow(value: pa.Array | pa.ChunkedArray | pa.Scalar, dtype: str) -> Array:
     if isinstance(value, pa.Scalar):
         value = pa.array([value.as_py()], type=value.type)
+    sound(value)
     array = value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
     shape = [len(array)]
     while True:
@@ -86,6 +87,29 @@ def _from_arrow(value: pa.Array | pa.ChunkedArray | pa.Scalar, dtype: str) -> Ar
     return np.asarray(array.to_numpy(zero_copy_only=False)).reshape(shape)
 
 
+def sound(value: pa.Array | pa.ChunkedArray) -> None:
+    """Hold an Arrow array against its own buffers: whoever made it may not have done so.
+
+    Errors: Unfit where it would be read beyond them, as by offsets that go down or past the end.
+    """
+    for array in value.chunks if isinstance(value, pa.ChunkedArray) else (value,):
+        try:
+            array.validate()
+            if pa.types.is_fixed_size_list(array.type):
+                sound(array.values)
+            else:
+                kind = _BYTES.get(array.type)
+                (array if kind is None else array.view(kind)).validate(full=True)
+        except pa.ArrowException as error:
+            raise Unfit(f"is no valid Arrow array: {error}") from error
+
+
+_BYTES = {
+    pa.string(): pa.binary(),
+    pa.large_string(): pa.large_binary(),
+    pa.string_view(): pa.binary_view(),
+}
+"""Text is read as bytes: it need not be UTF-8."""
 _TEXT = (
     pa.types.is_binary,
     pa.types.is_string,

@@ -2,25 +2,24 @@
 
 Facts: a value costs numpy 150 to 300 ns and Arrow 30 to 60 ns a string, most of it for generality. The loops here ask
 CPython's stable ABI alone (the buffer protocol, `PyBytes_AsStringAndSize`, `PyUnicode_AsUTF8AndSize`): 70 ns an array
-and 12 a string. They are LLVM IR because that compiles without a C compiler or a cache, in less than 0.1 s a process.
-A call holds the GIL, so that no object goes away while it is read.
+and 12 a string. A call holds the GIL, so that no object goes away while it is read.
 Source: docs/decisions/0013-feeds-read-in-one-loop.md
 """
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import threading
 from collections.abc import Callable
-from ctypes import PYFUNCTYPE, c_int8, c_int32, c_int64, c_void_p, py_object
+from ctypes import c_int8, c_int32, c_int64, c_void_p, py_object
 from dataclasses import dataclass
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 import numpy.typing as npt
+
+from colonnade.core.native import Native, compiled
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -238,9 +237,9 @@ no:
 
 @dataclass(frozen=True)
 class _Loops:
-    """The compiled loops, and the engine that owns their code."""
+    """The compiled loops, and what owns their code."""
 
-    engine: Any
+    native: Native
     arrays: Callable[..., int]
     strings: Callable[..., int]
 
@@ -255,24 +254,14 @@ def _loops() -> _Loops:
 
 @functools.cache
 def _compiled() -> _Loops:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
-    module = llvm.parse_assembly(IR)
-    engine = llvm.create_mcjit_compiler(module, machine)
-    for function in module.functions:
-        if function.is_declaration and function.name.startswith("Py"):
-            address = ctypes.cast(getattr(ctypes.pythonapi, function.name), c_void_p).value
-            engine.add_global_mapping(function, address)
-    engine.finalize_object()
+    native = compiled(IR)
     whole, number, letter, place, value = c_int64, c_int32, c_int8, c_void_p, py_object
-    # PYFUNCTYPE holds the GIL during a call.
-    arrays = PYFUNCTYPE(whole, value, whole, value, letter, number, place, whole, place)
-    strings = PYFUNCTYPE(whole, value, whole, value, number, place, whole, value, value, place, place, whole)
     return _Loops(
-        engine,
-        arrays(engine.get_function_address("gather_arrays")),
-        strings(engine.get_function_address("gather_strings")),
+        native,
+        native.function("gather_arrays", whole, value, whole, value, letter, number, place, whole, place),
+        native.function(
+            "gather_strings", whole, value, whole, value, number, place, whole, value, value, place, place, whole
+        ),
     )
 
 
