@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,6 +43,12 @@ DEFAULT_TARGET, GPU = "cpu", "gpu"
 
 def _gpu(table_budget: int | None = None) -> Backend:
     """Triton need not be installed where no program is compiled for a GPU."""
+    if "tensorflow" in sys.modules and "triton" not in sys.modules:  # a segmentation fault would end the process
+        raise OptionError(
+            "the target 'gpu' cannot be used here any more",
+            got="TensorFlow was imported before Triton in this process",
+            help="import triton before tensorflow, or run one of them in a process of its own",
+        )
     try:
         from colonnade.backends.gpu.backend import GpuBackend
     except ModuleNotFoundError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import Any
 
 from colonnade.errors import OptionError
@@ -11,8 +12,12 @@ from colonnade.errors import OptionError
 def tensorflow() -> Any:
     """The module `tensorflow`.
 
+    Facts: Triton is loaded before it, where there is one: each brings its own LLVM, and a process in which Triton comes
+    second is killed by a segmentation fault.
     Errors: OptionError where it is not installed.
     """
+    if importlib.util.find_spec("triton") is not None:
+        importlib.import_module("triton")
     try:
         return importlib.import_module("tensorflow")
     except ImportError as error:
