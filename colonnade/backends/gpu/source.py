@@ -42,7 +42,7 @@ class Fragment:
 @cache
 def fragment(name: str) -> Fragment:
     """The device file of that name."""
-    text = (DEVICE / f"{name}.py").read_text()
+    text = (DEVICE / f"{name}.py").read_text(encoding="utf-8")
     tree = ast.parse(text)
     uses = tuple(
         node.module.rpartition(".")[2]
@@ -82,16 +82,14 @@ def module_text(used: Sequence[str], generated: str) -> str:
 def load(text: str, folder: Path, *, interpret: bool) -> ModuleType:
     """The module of that text, its functions compiled by Triton, or run by its interpreter.
 
-    Facts: the file is written to a temporary name and renamed, so that processes may share the folder.
+    Facts: the file is written to a temporary name and renamed, so that processes may share the folder; one that holds
+    another text is replaced.
     """
     name = f"columns_{hashlib.sha256(text.encode()).hexdigest()[:24]}"
     path = folder / f"{name}.py"
-    if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=folder, suffix=".tmp")
-        with os.fdopen(handle, "w") as file:
-            file.write(text)
-        os.replace(temporary, path)
+    wanted = text.encode()
+    if not path.is_file() or path.read_bytes() != wanted:
+        _write(path, wanted)
     spec = importlib.util.spec_from_file_location(f"colonnade_{name}", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -99,6 +97,18 @@ def load(text: str, folder: Path, *, interpret: bool) -> ModuleType:
     module.__dict__["kernel"] = InterpretedFunction if interpret else _kernel
     spec.loader.exec_module(module)
     return module
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=path.parent, suffix=".tmp")
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _kernel(function: Callable[..., Any]) -> Any:
