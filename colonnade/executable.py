@@ -160,6 +160,7 @@ class Executable:
     def __call__(self, feed: Feed | PackedFeed) -> dict[str, Any]:
         """The outputs by name: torch tensors where the request held one, else numpy arrays; all owned by the caller.
 
+        Facts: an output of bfloat16, which numpy has not, is a float32 array of the same values.
         Errors: FeedError that lists every bad key; IdRangeError under the policy `error`.
         """
         runner = self._state.runner

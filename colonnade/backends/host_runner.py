@@ -74,8 +74,13 @@ def owned(values: Mapping[str, Any], request: Request, kept: frozenset[int]) -> 
             value = value.clone()
         else:
             taken.add(storage)
-        outputs[name] = value if request.is_torch else value.numpy()
+        outputs[name] = value if request.is_torch else as_numpy(value)
     return outputs
+
+
+def as_numpy(value: torch.Tensor) -> np.ndarray[Any, Any]:
+    """The same values as an array. Facts: numpy has no bfloat16; float32 holds each of its values."""
+    return value.float().numpy() if value.dtype == torch.bfloat16 else value.numpy()
 
 
 def storages(tensors: Iterable[torch.Tensor]) -> frozenset[int]:

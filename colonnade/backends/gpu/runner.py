@@ -27,7 +27,7 @@ from colonnade.backends.gpu.padding import Dependent, Proven, row_independent
 from colonnade.backends.gpu.products import Products, fused
 from colonnade.backends.gpu.split import columns_only, reasons_for_host, split, symbols_read
 from colonnade.backends.gpu.staging import Region, StagingPlan, after
-from colonnade.backends.host_runner import aligned, owned, storages
+from colonnade.backends.host_runner import aligned, as_numpy, owned, storages
 from colonnade.backends.sizes import DimFunction, dim_function
 from colonnade.core.dims import Dim
 from colonnade.errors import GraphError
@@ -362,9 +362,9 @@ def _varying(shape: tuple[Dim, ...]) -> tuple[DimFunction, ...]:
 
 
 def _converted(value: torch.Tensor | Array) -> torch.Tensor | Array:
-    """An array of a tensor and the other way round, where the other kind has the dtype."""
+    """An array of a tensor, and the other way round where torch has the dtype."""
     if isinstance(value, torch.Tensor):
-        return value if value.dtype == torch.bfloat16 else value.numpy()
+        return as_numpy(value)
     return value if value.dtype == object else torch.from_numpy(value)
 
 

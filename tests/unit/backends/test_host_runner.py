@@ -51,3 +51,12 @@ def test_aligned_parameters() -> None:
     for value in (block, block[1:], block.view(8, 8).t()):
         found = aligned(value)
         assert torch.equal(found, value) and found.data_ptr() % 64 == 0 and found.is_contiguous()
+
+
+def test_bfloat16_comes_as_float32_where_numpy_is_wanted() -> None:
+    value = torch.tensor([1.0, 1 / 3, float("inf"), -0.0]).bfloat16()
+    array = owned({"y": value}, Request((), {}, {}, is_torch=False), frozenset())["y"]
+    assert array.dtype == np.float32
+    np.testing.assert_array_equal(array, value.float().numpy())
+    tensor = owned({"y": value}, Request((), {}, {}, is_torch=True), frozenset())["y"]
+    assert tensor.dtype == torch.bfloat16

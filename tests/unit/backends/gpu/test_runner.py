@@ -375,6 +375,25 @@ def test_an_integer_divided_by_zero_is_refused() -> None:
     assert "the dense rest runs on the host: rest = aten.remainder.Tensor" in case.runner.notes[-1]
 
 
+def test_bfloat16_comes_as_float32_where_numpy_is_wanted() -> None:
+    program = replace(
+        rc.PROGRAM,
+        dense=(
+            *rc.PROGRAM.dense,
+            Instruction("short", "aten._to_copy.default", (Ref("score"),), (("dtype", "bfloat16"),)),
+        ),
+        outputs=(*rc.PROGRAM.outputs, Output("short", Ref("short"), "bfloat16", (B, 2))),
+    )
+    case = Case(program=program, replays=True)
+    for _ in range(4):
+        got = case.answer(a_feed(5))
+        want = torch.from_numpy(got["score"]).bfloat16()
+        assert got["short"].dtype == np.float32
+        np.testing.assert_array_equal(got["short"], want.float().numpy())
+    feed = {name: v if v.dtype == object else torch.from_numpy(v) for name, v in a_feed(5).items()}
+    assert case.answer(feed)["short"].dtype == torch.bfloat16
+
+
 def test_profile_names_every_part() -> None:
     case = Case()
     found = case.runner.profile(case.request(a_feed(6)))
