@@ -9,18 +9,23 @@ from pathlib import Path
 
 from colonnade.errors import OptionError, listed
 
+TRUE = ("1", "true", "on", "yes", "y")
+"""What Triton takes for yes."""
+
 
 @dataclass(frozen=True)
 class Settings:
     """What the environment says, checked.
 
     Facts: `threads` is at least 1, or None where it is not set; `cache_dir` is absolute and need not exist yet;
-    `c_compiler` is what Triton takes instead of a compiler on PATH.
+    `c_compiler` is what Triton takes instead of a compiler on PATH; `triton_interprets` is whether it was told to
+    interpret kernels.
     """
 
     threads: int | None
     cache_dir: Path
     c_compiler: str | None = None
+    triton_interprets: bool = False
 
 
 def settings() -> Settings:
@@ -38,7 +43,8 @@ def settings_from(environ: Mapping[str, str]) -> Settings:
     """
     problems: list[str] = []
     compiler = environ.get("CC") or None
-    found = Settings(_threads(environ, problems), _cache_dir(environ, problems), compiler)
+    interprets = environ.get("TRITON_INTERPRET", "").lower() in TRUE
+    found = Settings(_threads(environ, problems), _cache_dir(environ, problems), compiler, interprets)
     if problems:
         raise OptionError(
             "the environment holds settings that cannot be used",

@@ -19,6 +19,12 @@ def test_values_are_read_and_an_empty_one_counts_as_unset(tmp_path: Path) -> Non
     found = settings_from({"COLONNADE_THREADS": " 12 ", "COLONNADE_CACHE_DIR": str(tmp_path / "new")})
     assert found == Settings(threads=12, cache_dir=tmp_path / "new")
     assert settings_from({"CC": "/usr/bin/gcc-14"}).c_compiler == "/usr/bin/gcc-14"
+    assert [settings_from({"TRITON_INTERPRET": v}).triton_interprets for v in ("1", "True", "0", "")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
     empty = {"CC": "", "COLONNADE_THREADS": "", "COLONNADE_CACHE_DIR": "", "XDG_CACHE_HOME": ""}
     assert settings_from(empty) == settings_from({})
 

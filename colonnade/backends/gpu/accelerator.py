@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import shutil
+import subprocess
 import sysconfig
 import warnings
 from importlib import metadata
@@ -27,7 +29,11 @@ def device() -> torch.device:
 
     Errors: OptionError that lists everything that is missing for it.
     """
-    problems = [*_device_problems(), *_triton_problems(), *_compiler_problems(settings().c_compiler)]
+    found = settings()
+    problems = [*_device_problems(), *_triton_problems(found.triton_interprets)]
+    lacking = _compiler_problems(found.c_compiler)
+    if lacking and (problems or not _has_launcher()):
+        problems += lacking
     if problems:
         raise OptionError(
             "the target 'gpu' cannot be used here",
@@ -54,13 +60,31 @@ def _device_problems() -> list[tuple[str, str]]:
     return []
 
 
-def _triton_problems() -> list[tuple[str, str]]:
+def _triton_problems(interprets: bool) -> list[tuple[str, str]]:
     want = f"triton {TRITON[0]}.{TRITON[1]} or later"
     if importlib.util.find_spec("triton") is None:
         return [("no triton", want)]
-    version = metadata.version("triton")
+    version = _triton_version()
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    return [] if numbers >= TRITON else [(f"triton {version}", want)]
+    problems = [] if numbers >= TRITON else [(f"triton {version}", want)]
+    if interprets:  # the host would compute, slowly, what is asked of the device
+        problems.append(("TRITON_INTERPRET in the environment", "kernels that are compiled: unset it"))
+    return problems
+
+
+def _triton_version() -> str:
+    try:
+        return metadata.version("triton")
+    except metadata.PackageNotFoundError:  # torch has distributions of its own, by other names
+        return str(importlib.import_module("triton").__version__)
+
+
+def _has_launcher() -> bool:
+    """Whether Triton has in its cache what it compiles in C: since 3.7 that is one module for all kernels."""
+    try:
+        return hasattr(importlib.import_module("triton.runtime").driver.active.utils, "launch")
+    except (RuntimeError, OSError, AssertionError, subprocess.SubprocessError):
+        return False
 
 
 def _compiler_problems(compiler: str | None) -> list[tuple[str, str]]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 import sysconfig
+import warnings
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import metadata
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,6 +35,7 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     monkeypatch.setattr(shutil, "which", give("/usr/bin/gcc"))
     monkeypatch.setattr(accelerator, "settings", give(replace(accelerator.settings(), c_compiler=None)))
     monkeypatch.setattr(accelerator.Path, "is_file", give(True))
+    monkeypatch.setattr(accelerator, "_has_launcher", give(False))
     return monkeypatch
 
 
@@ -81,3 +84,58 @@ def test_the_compiler_that_the_environment_names(machine: pytest.MonkeyPatch) ->
     accelerator.device()
     machine.setattr(shutil, "which", {"gcc": "/usr/bin/gcc"}.get)
     assert refusal().got == "no C compiler: mycc"
+
+
+def test_no_compiler_is_wanted_where_what_it_would_make_is_there(machine: pytest.MonkeyPatch) -> None:
+    machine.setattr(shutil, "which", give(None))
+    machine.setattr(accelerator.Path, "is_file", give(False))
+    assert len(refusal().got.splitlines()) == 2
+    machine.setattr(accelerator, "_has_launcher", give(True))
+    accelerator.device()
+    machine.setattr(torch.cuda, "is_available", give(False))
+    assert "no C compiler" in refusal().got
+
+
+@pytest.mark.parametrize(
+    "raised", [RuntimeError("0 active drivers"), FileNotFoundError("cc"), AssertionError("libcuda")]
+)
+def test_a_launcher_that_cannot_be_loaded(raised: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Runtime:
+        @property
+        def driver(self) -> Any:
+            raise raised
+
+    monkeypatch.setattr(accelerator.importlib, "import_module", give(Runtime()))
+    assert not accelerator._has_launcher()
+
+
+def test_a_launcher_of_all_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    utils = SimpleNamespace(launch=None)
+    found = SimpleNamespace(driver=SimpleNamespace(active=SimpleNamespace(utils=utils)))
+    monkeypatch.setattr(accelerator.importlib, "import_module", give(found))
+    assert accelerator._has_launcher()
+    del utils.launch
+    assert not accelerator._has_launcher()
+
+
+def test_an_environment_that_has_kernels_interpreted(machine: pytest.MonkeyPatch) -> None:
+    machine.setattr(accelerator, "settings", give(replace(accelerator.settings(), triton_interprets=True)))
+    assert refusal().got == "TRITON_INTERPRET in the environment"
+
+
+def test_a_driver_that_is_too_old(machine: pytest.MonkeyPatch) -> None:
+    def is_available() -> bool:
+        warnings.warn("The NVIDIA driver on your system is too old (found version 11040).", stacklevel=1)
+        return False
+
+    machine.setattr(torch.cuda, "is_available", is_available)
+    assert refusal().got == "no CUDA device (The NVIDIA driver on your system is too old (found version 11040).)"
+
+
+def test_a_triton_of_another_distribution(machine: pytest.MonkeyPatch) -> None:
+    def version(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    machine.setattr(metadata, "version", version)
+    machine.setattr(accelerator.importlib, "import_module", give(SimpleNamespace(__version__="3.4.0")))
+    assert refusal().got == "triton 3.4.0"
