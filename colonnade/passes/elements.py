@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
 from colonnade.core.examples import Feature
@@ -24,14 +22,11 @@ from colonnade.ops.at_most import AtMost
 from colonnade.ops.cast import BOUNDS
 from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.compare import Compare
-from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.expand_dims import ExpandDims
-from colonnade.ops.graph.fill import Fill
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.logical_and import LogicalAnd
 from colonnade.ops.graph.logical_or import LogicalOr
-from colonnade.ops.graph.lookup_table_find import LookupTableFind
 from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.reshape import Reshape
@@ -48,10 +43,11 @@ from colonnade.ops.not_equal import NotEqual
 from colonnade.ops.replace_outside import ReplaceOutside
 from colonnade.ops.seed_hash import SeedHash
 from colonnade.ops.split import Split
+from colonnade.ops.wrap_negative import WrapNegative
 from colonnade.passes.base import Reject
+from colonnade.passes.element_facts import element_facts
 from colonnade.passes.indices import column_of
-from colonnade.passes.splat import splat
-from colonnade.passes.vocabularies import vocabulary, with_buckets
+from colonnade.passes.splat import splat, whole
 
 LEAST, MOST = -(2**63), 2**63 - 1
 
@@ -161,8 +157,6 @@ class Reader:
             return self._selected(base)
         if isinstance(op, Add):
             return self._added(base)
-        if isinstance(op, LookupTableFind):
-            return self._found(base, op)
         return self._applied(base)
 
     def _decoded(self, parse: Node, op: ParseExample, output: int, node: Node) -> Elements | Reject:
@@ -272,7 +266,7 @@ class Reader:
         if not isinstance(op, Compare):
             return Reject(f"the mask is made by {op.name if op else mask}, which is no column filter")
         x, other = args_of(mask)
-        value = _splat(other)
+        value = whole(other)
         if facts_of(x).dtype == "float32":
             return self._floats_above(mask, op)
         if value is None:
@@ -305,8 +299,6 @@ class Reader:
     def _selected(self, node: Node) -> Elements | Reject:
         """`select(x outside an interval, default, x)`."""
         cond, default, x = args_of(node)
-        if isinstance(x.target, Add):
-            return self._bucketed(cond, default, x)
         if facts_of(x).shape is None or facts_of(x).shape != facts_of(node).shape:
             return Reject("the operands of a select are broadcast")
         read = self.elements(x)
@@ -315,10 +307,24 @@ class Reader:
             return outside  # type: ignore[return-value]
         if (outside.expr, outside.domain) != (read.expr, read.domain):
             return Reject("the condition of a select is not proven to be about the ids that it keeps")
-        value = _splat(default)
+        if isinstance(default.target, Add):
+            return self._wrapped(node, read, outside)
+        value = whole(default)
         if not isinstance(value, int):
             return Reject("a select puts something else than one integer in the place of ids")
         return Elements(Apply(ReplaceOutside(outside.lo, outside.hi, value), read.expr), read.domain)
+
+    def _wrapped(self, node: Node, read: Elements, outside: _Outside) -> Elements | Reject:
+        """`select(x < 0, x + size, x)`: a negative id counts from the end."""
+        _, moved, x = args_of(node)
+        one, other = args_of(moved)
+        size = whole(other) if one is x else whole(one) if other is x else None
+        most = BOUNDS.get(facts_of(x).dtype, (0, -1))[1]
+        if not isinstance(size, int) or (outside.lo, outside.hi) != (0, MOST) or not 0 <= size <= most:
+            return Reject("a select puts something else than a default or ids from the end in the place of ids")
+        known = element_facts(read.expr, {name: facts_of(field).dtype for name, field in self.fields.items()})
+        proven = known.lo is not None and known.lo >= 0
+        return read if proven else Elements(Apply(WrapNegative(size), read.expr), read.domain)
 
     def _crossed(self, node: Node, op: SparseCross) -> Elements | Reject:
         """Hashes of at most one feature a row of each operand; a row that lacks one has none."""
@@ -363,35 +369,6 @@ class Reader:
             return Reject("row numbers and features are not proven to be of the same elements")
         return read
 
-    def _found(self, node: Node, op: LookupTableFind) -> Elements | Reject:
-        x, default = args_of(node)
-        made = vocabulary(op, _splat(default))
-        read = self.elements(x)
-        if isinstance(read, Reject):
-            return read
-        return made if isinstance(made, Reject) else Elements(Apply(made, read.expr), read.domain)
-
-    def _bucketed(self, cond: Node, ids: Node, buckets: Node) -> Elements | Reject:
-        """`select(ids != marker, ids, hash + first)`: the ids of a vocabulary, buckets for unknown keys."""
-        hashed, first = args_of(buckets)
-        start = _splat(first)
-        compare = op_of(cond)
-        if not isinstance(start, int) or not isinstance(compare, Compare) or compare.kind != "ne":
-            return Reject("a select chooses neither a default nor buckets for unknown keys")
-        x, marker = args_of(cond)
-        value = _splat(marker)
-        reads = [self.elements(n) for n in (ids, x, hashed)]
-        failed = next((r for r in reads if isinstance(r, Reject)), None)
-        if failed is not None:
-            return failed
-        known, compared, count = (r for r in reads if isinstance(r, Elements))
-        if known != compared or known.domain != count.domain or not isinstance(value, int):
-            return Reject("buckets are not proven to be for the keys that are looked up")
-        if len({facts_of(n).shape for n in (cond, ids, buckets, x, hashed)}) != 1:
-            return Reject("the operands of a select are broadcast")
-        expr = with_buckets(known.expr, value, count.expr, start)
-        return expr if isinstance(expr, Reject) else Elements(expr, known.domain)
-
     def _added(self, node: Node) -> Elements | Reject:
         """`x + stride * place`: ids of several elements a row, each with its own part of the table."""
         reason = "ids are added to what is not known to count the places in a row"
@@ -431,7 +408,7 @@ class Reader:
         if not isinstance(op, Compare) or facts_of(cond).shape != shape:
             return Reject("the condition of a select is not that ids lie outside an interval")
         x, other = args_of(cond)
-        bound = _splat(other)
+        bound = whole(other)
         read = self.elements(x)
         if isinstance(read, Reject):
             return read
@@ -552,23 +529,6 @@ def _mask_behind(indices: Node, *, through_reshape: bool = True) -> Node | None:
     while through_reshape and isinstance(node.target, Reshape | Squeeze):
         node = args_of(node)[0]
     return args_of(node)[0] if isinstance(node.target, Where) else None
-
-
-def _splat(node: Node) -> bytes | int | None:
-    """The one value that a constant tensor repeats."""
-    op = op_of(node)
-    if isinstance(op, Fill):
-        return _splat(args_of(node)[1])
-    if isinstance(op, Reshape | ExpandDims):
-        return _splat(args_of(node)[0])
-    if not isinstance(op, Constant) or op.value.array.size == 0:
-        return None
-    values = op.value.array.reshape(-1)
-    if any(v != values[0] for v in values[1:]):
-        return None
-    if op.value.array.dtype == object:
-        return bytes(values[0])
-    return int(values[0]) if np.issubdtype(op.value.array.dtype, np.integer) else None
 
 
 def _stride(content: facts.Indexed, domain: Dense, size: Dim) -> int | None:

@@ -20,6 +20,7 @@ from colonnade.passes.merge_weighted import MergeWeighted
 from colonnade.passes.one_hots import OneHots
 from colonnade.passes.pad_examples import PadExamples
 from colonnade.passes.pool_single_rows import PoolSingleRows
+from colonnade.passes.vocabularies import Vocabularies
 from colonnade.passes.warnings.base import Warn
 from colonnade.passes.warnings.float_ids import FloatIds
 from colonnade.passes.warnings.identical_columns import IdenticalColumns
@@ -32,6 +33,7 @@ COLUMNS: tuple[Pass, ...] = (
     PadExamples(),  # before extraction, which reads dense features; shapes are content since the first pass
     BucketBounds(),  # any time before extraction: a search has no column op, a bucket has one
     HashDecimals(),  # any time before extraction: a text has no column op, its hash has one
+    Vocabularies(),  # after hash-decimals, whose buckets it takes; before selects are dropped by the ranges it proves
     DropFilling(),  # after guards; dense one-per-row columns lose their filling here
     DropSelects(),  # after filling: its indicator is then all false
     MergeUnique(),  # before pooling is matched: the pooling's data is then the table

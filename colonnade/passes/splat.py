@@ -39,6 +39,20 @@ def splat(node: Node) -> Value | None:
     return _splat(node, {})
 
 
+def whole(node: Node) -> int | bytes | None:
+    """The one integer or string that every element is proven to be."""
+    op = op_of(node)
+    if isinstance(op, Fill):
+        return whole(args_of(node)[1])
+    if isinstance(op, MOVING):
+        return whole(args_of(node)[0])
+    if isinstance(op, Constant) and op.value.array.dtype == object:
+        texts = {bytes(text) for text in op.value.array.reshape(-1)}
+        return texts.pop() if len(texts) == 1 else None
+    value = splat(node)
+    return int(value) if value is not None and value.dtype.kind in "iu" else None
+
+
 def _splat(node: Node, known: dict[Node, Value | None]) -> Value | None:
     """The same. known: of the nodes that were looked at, so that what many read is computed once."""
     if node not in known:

@@ -81,7 +81,9 @@ def _vocabulary(draw: Draw, dtype: str) -> ColumnOp:
         keys = rng.permutation(np.array([*range(-3, 30), 2**63 - 1, -(2**63)]))[:size]
     default = draw(st.sampled_from((-1, 0, size)))
     num_oov = 0 if default < 0 else draw(st.sampled_from((0, 1, 3)))
-    return _op("vocabulary", keys=Const(keys), values=Const(np.arange(size)), default=default, num_oov=num_oov)
+    function = draw(st.sampled_from(("farm",) if dtype == "string" else ("farm", "floor_mod")))
+    named = {"default": default, "num_oov": num_oov, "function": function}
+    return _op("vocabulary", keys=Const(keys), values=Const(np.arange(size)), **named)
 
 
 def _op(name: str, **attributes: Any) -> ColumnOp:
@@ -109,6 +111,7 @@ _OPS: dict[str, Callable[[Draw], ColumnOp]] = {
         hi=draw(st.sampled_from((9, 40, -7, 2**40, 2**70))),
         default=draw(st.sampled_from((0, 3, 11, -1))),
     ),
+    "wrap_negative": lambda draw: _op("wrap_negative", size=draw(st.sampled_from((0, 1, 7, 40, 2**31 - 1)))),
     "split": lambda draw: _op("split", separator=draw(st.sampled_from(SEPARATORS))),
     "at_least": lambda draw: _op("at_least", bound=draw(st.sampled_from((-5, -1, 0, 1, 3, -(2**31), 2**40)))),
     "at_most": lambda draw: _op("at_most", bound=draw(st.sampled_from((-1, 0, 5, 50, 2**31 - 1, 2**40)))),

@@ -58,8 +58,8 @@ def backend(request: pytest.FixtureRequest) -> Backend:
     return made
 
 
-def vocabulary(keys: Any, default: int, num_oov: int = 0) -> Vocabulary:
-    return Vocabulary(Const(keys), Const(np.arange(len(keys))), default, num_oov)
+def vocabulary(keys: Any, default: int, num_oov: int = 0, function: str = "farm") -> Vocabulary:
+    return Vocabulary(Const(keys), Const(np.arange(len(keys))), default, num_oov, function)
 
 
 @pytest.mark.parametrize(("default", "num_oov"), [(-1, 0), (3, 0), (8, 5), (8, 1)])
@@ -74,6 +74,13 @@ def test_integers(backend: Backend, default: int, num_oov: int) -> None:
     keys = np.array([0, 7, -3, 2**63 - 1, -(2**63)])
     asked = np.array([*keys, 1, -1, 8, 2**62, 10**18, -(10**18), -(2**63) + 1, 2**32 + 7])
     check_case(backend, case(vocabulary(keys, default, num_oov), asked), id_policy="zero")
+
+
+@pytest.mark.parametrize("num_oov", [0, 1, 7, 64, 2**62, 2**63 - 6])
+def test_integers_whose_buckets_are_remainders(backend: Backend, num_oov: int) -> None:
+    keys = np.array([0, 7, -3, 2**63 - 1, -(2**63)])
+    asked = np.array([*keys, 1, -1, 8, 2**62, -(2**62), -(10**18), -(2**63) + 1, -7, -64, 2**32 + 7])
+    check_case(backend, case(vocabulary(keys, 5, num_oov, "floor_mod"), asked), id_policy="zero")
 
 
 def test_no_key_at_all(backend: Backend) -> None:

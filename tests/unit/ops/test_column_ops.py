@@ -21,6 +21,8 @@ from colonnade.ops.mod import Mod
 from colonnade.ops.not_equal import NotEqual
 from colonnade.ops.op import ColumnOp, ElementFacts
 from colonnade.ops.split import Split
+from colonnade.ops.vocabulary import Vocabulary
+from colonnade.ops.wrap_negative import WrapNegative
 
 INF, NAN = float("inf"), float("nan")
 
@@ -55,6 +57,9 @@ CASES: list[tuple[ColumnOp, Any, list[Any]]] = [
     (Cast("int64"), np.array([NAN, 1e20, 1.9]), [-(2**63), -(2**63), 1]),
     (Cast("float32"), np.array([2**24 + 1], np.int32), [2.0**24]),
     (Mod(10), np.array([-1, 25]), [(2**64 - 1) % 10, 5]),
+    (WrapNegative(10), np.array([-11, -10, -1, 0, 9, -(2**63)]), [-1, 0, 9, 0, 9, 10 - 2**63]),
+    (WrapNegative(2**31 - 1), np.array([-(2**31), -1, 2**31 - 1], np.int32), [-1, 2**31 - 2, 2**31 - 1]),
+    (Vocabulary(Const(np.array([4])), Const(np.array([0])), 1, 3, "floor_mod"), np.array([4, 3, -1, -3]), [0, 1, 3, 1]),
     (HashBytes(), texts(b"", b"a"), [0x9AE16A3B2F90404F - 2**64, 12917804110809363939 - 2**64]),
 ]
 
@@ -93,6 +98,11 @@ REFUSED: list[tuple[ColumnOp, str]] = [
     (Mod(0), "int64"),
     (Mod(2**63), "int64"),
     (HashBytes(), "int64"),
+    (WrapNegative(1), "float32"),
+    (WrapNegative(-1), "int64"),
+    (WrapNegative(2**31), "int32"),
+    (Vocabulary(Const(texts(b"a")), Const(np.array([0])), 1, 3, "floor_mod"), "string"),
+    (Vocabulary(Const(np.array([4])), Const(np.array([0])), 1, 3, "sip"), "int64"),
     (HashDecimal(), "float32"),
     (Split(b""), "string"),
     (Split(b","), "int64"),
@@ -112,7 +122,13 @@ def test_bounds_hold(seed: int) -> None:
     lo, hi = sorted(r.choice([-(2**31), -7, -1, 0, 1, 9, 2**31 - 1]) for _ in range(2))
     known = ElementFacts(dtype, lo, hi) if r.random() < 0.7 else ElementFacts(dtype)
     x = torch.tensor([lo, hi, r.randint(lo, hi)], dtype=getattr(torch, dtype))
-    for op in (Cast(r.choice(["int32", "int64", "float32"])), Bucketize(bounds(-3, 0, 5)), HashDecimal(), AtLeast(0)):
+    for op in (
+        Cast(r.choice(["int32", "int64", "float32"])),
+        Bucketize(bounds(-3, 0, 5)),
+        HashDecimal(),
+        AtLeast(0),
+        WrapNegative(5),
+    ):
         made, got = op.infer(known), op.reference(x)
         assert str(got.dtype).removeprefix("torch.") == made.dtype
         assert made.lo is None or int(got.min()) >= made.lo

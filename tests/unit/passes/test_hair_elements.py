@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from colonnade.core.consts import Const
+from colonnade.core.expr import Apply, Field
 from colonnade.ir.column import Column
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.graph import Graph
@@ -22,7 +23,6 @@ from colonnade.ops.graph.fill import Fill
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.logical_or import LogicalOr
-from colonnade.ops.graph.lookup_table_find import LookupTableFind
 from colonnade.ops.graph.mul import Mul
 from colonnade.ops.graph.range import Range
 from colonnade.ops.graph.reshape import Reshape
@@ -31,10 +31,9 @@ from colonnade.ops.graph.shape import Shape
 from colonnade.ops.graph.size import Size
 from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.strided_slice import StridedSlice
-from colonnade.ops.graph.string_to_hash_bucket import StringToHashBucket
 from colonnade.ops.graph.tile import Tile
 from colonnade.ops.graph.where import Where
-from colonnade.ops.vocabulary import Vocabulary
+from colonnade.ops.wrap_negative import WrapNegative
 from colonnade.passes.base import Log
 from colonnade.passes.pipelines import COLUMNS
 from colonnade.testing.graphs import Builder, check_passes
@@ -54,6 +53,47 @@ def looked_up(b: Builder, ids: Any, rows: int = 4) -> Graph:
 
 
 IDS = torch.tensor([-7, -1, 0, 3, 4, 2**40, 2**63 - 1, -(2**63)])
+
+
+# -- ids from the end --------------------------------------------------------------------------------------------------
+def from_end(b: Builder, x: Any, size: int = 4, kind: str = "lt", bound: int = 0, other: Any = None) -> Any:
+    """`select(x < 0, x + size, x)`."""
+    dtype = np.int64
+    cond = b.add(Compare(kind), x if other is None else other, np.array(bound, dtype))
+    return b.add(Select(), cond, b.add(Add(), x, np.array(size, dtype)), x)
+
+
+def test_negative_ids_count_from_the_end() -> None:
+    b = Builder()
+    graph = looked_up(b, from_end(b, b.input("x", "int64", "B")))
+    check_passes(graph, COLUMNS, [{"x": torch.tensor([-4, -1, 0, 3])}, {"x": IDS[:0]}])
+    (column,) = columns(graph)
+    assert column.ids == Apply(WrapNegative(4), Field("x")) and not column.ids_proven
+
+
+def test_ids_that_are_proven_count_from_no_end() -> None:
+    b = Builder()
+    x = b.input("x", "float32", "B")
+    ids = b.add(Cast("int64"), b.add(Bucketize(Const(np.array([0, 1, 2], np.float32))), x))
+    graph = looked_up(b, from_end(b, ids))
+    check_passes(graph, COLUMNS, [{"x": torch.tensor([-1.0, 0.5, float("nan")])}])
+    (column,) = columns(graph)
+    assert "WrapNegative" not in repr(column.ids) and column.ids_proven
+
+
+@pytest.mark.parametrize("options", [{"kind": "le"}, {"bound": 1}, {"bound": -1}, {"kind": "ge"}, {"size": -4}])
+def test_ids_that_do_not_count_from_the_end(options: dict[str, Any]) -> None:
+    b = Builder()
+    graph = looked_up(b, from_end(b, b.input("x", "int64", "B"), **options), rows=9)
+    log = check_passes(graph, COLUMNS, [{"x": torch.tensor([2, 1, 3])}])
+    assert "something else than a default or ids from the end" in reasons(log)[0] and not columns(graph)
+
+
+def test_negative_ids_of_another_field() -> None:
+    b = Builder()
+    graph = looked_up(b, from_end(b, b.input("x", "int64", "B"), other=b.input("z", "int64", "B")))
+    log = check_passes(graph, COLUMNS, [{"x": torch.tensor([2, -1]), "z": torch.tensor([0, -3])}])
+    assert "not proven to be about the ids that it keeps" in reasons(log)[0]
 
 
 # -- a default for ids outside an interval -----------------------------------------------------------------------------
@@ -173,75 +213,10 @@ def test_places_that_may_wrap_stay() -> None:
     assert "may not fit int32" in reasons(log)[0]
 
 
-# -- vocabularies ------------------------------------------------------------------------------------------------------
 def strings(*values: bytes) -> Any:
     made = np.empty(len(values), object)
     made[:] = values
     return made
-
-
-FIND = LookupTableFind(Const(strings(b"a", b"b", b"")), Const(np.array([0, 1, 2])))
-TEXTS = {"x": strings(b"a", b"", b"c", b"b", b"aa"), "z": strings(b"b", b"a", b"a", b"d", b"")}
-
-
-def bucketed(
-    b: Builder, find: LookupTableFind = FIND, *, default: int = -1, marker: int = -1, first: int = 3, other: str = "x"
-) -> Any:
-    """`select(find(x) != marker, find(x), hash(other) + first)`."""
-    x = b.graph.inputs.get("x") or b.input("x", "string", "B")
-    hashed = x if other == "x" else b.input(other, "string", "B")
-    ids = b.add(find, x, np.array(default))
-    buckets = b.add(Add(), b.add(StringToHashBucket(5), hashed), np.array(first))
-    return b.add(Select(), b.add(Compare("ne"), ids, np.array(marker)), ids, buckets)
-
-
-def test_buckets_of_unknown_keys_are_the_vocabularys() -> None:
-    b = Builder()
-    graph = looked_up(b, bucketed(b), rows=8)
-    check_passes(graph, COLUMNS, [TEXTS, {k: v[:0] for k, v in TEXTS.items()}])
-    (column,) = columns(graph)
-    assert column.ids_proven and column.ids.op == Vocabulary(FIND.keys, FIND.values, 3, 5)  # type: ignore[attr-defined]
-
-
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"other": "z"}, "not made by the hash of the keys"),
-        ({"default": 4, "marker": 2}, "unknown keys get 4"),
-        ({"default": 1, "marker": 1}, "also a known key's value"),
-        ({"find": LookupTableFind(FIND.keys, Const(np.array([0, 1, -1])))}, "also a known key's value"),
-    ],
-)
-def test_buckets_that_are_not_those_of_unknown_keys(options: dict[str, Any], reason: str) -> None:
-    b = Builder()
-    graph = looked_up(b, bucketed(b, **options), rows=8)
-    log = check_passes(graph, COLUMNS, [TEXTS])
-    assert reason in reasons(log)[0]
-
-
-@pytest.mark.parametrize(
-    ("find", "default", "reason"),
-    [
-        (LookupTableFind(FIND.keys, Const(np.array([0, 1, 2], np.int32))), np.array(0, np.int32), "is no vocabulary"),
-        (LookupTableFind(Const(np.array([1.5, 2.5], np.float32)), Const(np.array([0, 1]))), np.array(0), "no vocabul"),
-    ],
-)
-def test_a_table_that_is_no_vocabulary(find: LookupTableFind, default: Any, reason: str) -> None:
-    b = Builder()
-    is_text = find.keys.array.dtype == object
-    x = b.input("x", "string" if is_text else "float32", "B")
-    log = check_passes(
-        looked_up(b, b.add(find, x, default)), COLUMNS, [{"x": TEXTS["x"] if is_text else torch.tensor([1.5, 0.0])}]
-    )
-    assert reason in reasons(log)[0]
-
-
-def test_an_id_that_a_key_has_outside_the_table_is_checked() -> None:
-    b = Builder()
-    graph = looked_up(b, b.add(FIND, b.input("x", "string", "B"), np.array(0)), rows=2)
-    check_passes(graph, COLUMNS, [{"x": strings(b"a", b"c")}])
-    (column,) = columns(graph)
-    assert not column.ids_proven
 
 
 # -- crosses -----------------------------------------------------------------------------------------------------------

@@ -50,26 +50,43 @@ def vocabulary_text(step: int, source: int, n: int, target: int) -> None:
         store_i64(target + 8 * i, value)
 
 
+@kernel
+def _slot_of(x: U, slots: int, mask: int, shift: U) -> int:
+    """The address of the key's slot, or of an empty one."""
+    at = np.int64((x * FACTOR) >> shift)
+    while True:
+        slot = slots + SLOT_BYTES * at
+        if load_i64(slot + 16) < 0 or load_u64(slot) == x:
+            return slot
+        at = (at + 1) & mask
+
+
 @tile
 @kernel
 def vocabulary_int(step: int, source: int, n: int, target: int) -> None:
     """int64."""
     slots, mask, words = load_i64(step + 8), load_i64(step + 16), load_i64(step + 24)
-    shift = load_u64(words + 16)
+    default, buckets, shift = load_i64(words), load_u64(words + 8), load_u64(words + 16)
     for i in range(n):
-        x = load_i64(source + 8 * i)
-        at = np.int64((load_u64(source + 8 * i) * FACTOR) >> shift)
-        value = 0
-        while True:
-            slot = slots + SLOT_BYTES * at
-            if load_i64(slot + 16) < 0:
-                buckets = load_u64(words + 8)
-                value = load_i64(words) if buckets == U(0) else _unknown(words, fingerprint64_decimal(x))
-                break
-            if load_i64(slot) == x:
-                value = load_i64(slot + 24)
-                break
-            at = (at + 1) & mask
+        slot = _slot_of(load_u64(source + 8 * i), slots, mask, shift)
+        value = load_i64(slot + 24)
+        if load_i64(slot + 16) < 0:
+            x = load_i64(source + 8 * i)
+            value = default if buckets == U(0) else _unknown(words, fingerprint64_decimal(x))
+        store_i64(target + 8 * i, value)
+
+
+@tile
+@kernel
+def vocabulary_int_mod(step: int, source: int, n: int, target: int) -> None:
+    """int64, buckets by the remainder of the integer itself."""
+    slots, mask, words = load_i64(step + 8), load_i64(step + 16), load_i64(step + 24)
+    default, buckets, shift = load_i64(words), load_i64(words + 8), load_u64(words + 16)
+    for i in range(n):
+        slot = _slot_of(load_u64(source + 8 * i), slots, mask, shift)
+        value = load_i64(slot + 24)
+        if load_i64(slot + 16) < 0:
+            value = default + load_i64(source + 8 * i) % buckets
         store_i64(target + 8 * i, value)
 
 
@@ -80,4 +97,6 @@ def lower(op: Vocabulary, dtype: str, memory: Memory) -> list[Step]:
     is_text = dtype == "string"
     last = memory.add(made.text) if is_text else made.shift
     words = memory.add(np.array([op.default, op.num_oov, last], np.int64))
-    return [Step("vocabulary_text" if is_text else "vocabulary_int", (memory.add(made.slots), made.mask, words))]
+    by_value = op.function == "floor_mod" and op.num_oov > 0
+    name = "vocabulary_text" if is_text else "vocabulary_int_mod" if by_value else "vocabulary_int"
+    return [Step(name, (memory.add(made.slots), made.mask, words))]

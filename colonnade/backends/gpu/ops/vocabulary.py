@@ -26,13 +26,23 @@ def emit(op: Vocabulary, code: Code, x: Emitted) -> Number:
         return number(code, op, [x], code.call("find_text", *arguments, file="vocabulary"))
     assert isinstance(x, Number)
     hashed = ""
-    if op.num_oov:
+    if op.num_oov and op.function == "farm":
         hashed = code.call("fingerprint64_decimal", x.name, "live", file="decimal")
-    otherwise = _unknown(op, code, hashed, f"{x.name} * 0")
+    by_value = op.num_oov > 0 and op.function == "floor_mod"
+    otherwise = _remainder(op, code, x) if by_value else _unknown(op, code, hashed, f"{x.name} * 0")
     shift = code.parameter(made.shift)
     return number(
         code, op, [x], code.call("find_int", x.name, slots, mask, shift, otherwise, "live", file="vocabulary")
     )
+
+
+def _remainder(op: Vocabulary, code: Code, x: Number) -> str:
+    """`default + floor_mod(x, num_oov)`: a negative x is first moved up by a multiple of the buckets, at least 2^63."""
+    up = -(-(2**63) // op.num_oov) * op.num_oov
+    moved = f"{x.name}.to(tl.uint64, bitcast=True) + {code.parameter(up - 2**64)}.to(tl.uint64, bitcast=True)"
+    raised = code.let(f"tl.where({x.name} < 0, ({moved}).to(tl.int64, bitcast=True), {x.name})")
+    rest = emit_mod(Mod(op.num_oov), code, Number(raised, ElementFacts("int64")))
+    return code.let(f"{rest.name} + {code.parameter(op.default)}")
 
 
 def _unknown(op: Vocabulary, code: Code, hashed: str, zeros: str) -> str:

@@ -490,6 +490,19 @@ def lookup_table_find(w: World) -> Case:
     return op, [w.any(numbers(r, shape(r, 0, 2), dtype)), w.any(numbers(r, (), "int64"))]
 
 
+@maker("vocabulary")
+def vocabulary(w: World) -> Case:
+    r = w.random
+    dtype = r.choice(["int64", "string"])
+    keys = sorted(set(numbers(r, (r.randint(1, 6),), dtype).tolist()))
+    known = np.empty(len(keys), object if dtype == "string" else dtype)
+    known[:] = keys
+    function = r.choice(["farm", "floor_mod"]) if dtype == "int64" else "farm"
+    values = Const(numbers(r, (len(keys),), "int64", True))
+    op = op_of("vocabulary", Const(known), values, r.choice([-1, 0, 7]), r.choice([0, 1, 3]), function)
+    return op, [w.any(numbers(r, shape(r, 0, 2), dtype))]
+
+
 @maker("parse_example")
 def parse_example(w: World) -> Case:
     r = w.random
