@@ -51,7 +51,7 @@ def vocabulary_text(step: int, source: int, n: int, target: int) -> None:
 
 
 @kernel
-def _slot_of(x: U, slots: int, mask: int, shift: U) -> int:
+def _slot_of(x: U, slots: int, mask: int, shift: U) -> np.int64 | int:
     """The address of the key's slot, or of an empty one."""
     at = np.int64((x * FACTOR) >> shift)
     while True:
