@@ -10,7 +10,7 @@ from typing import Any
 import sympy
 import torch
 
-from colonnade.backends.dense_ops import DENSE_OPS
+from colonnade.backends.dense_ops import DENSE_OPS, READ_BY_HOST
 from colonnade.backends.sizes import DimFunction, Sizes, dim_function
 from colonnade.errors import GraphError, listed
 from colonnade.ir.program import OWN, REQUIRE, Instruction, Program, Ref, operands, refs_in
@@ -200,6 +200,8 @@ def _on_host(line: Instruction) -> str:
     """Why an instruction runs on the host; empty where it does not."""
     if line.op == REQUIRE:
         return "compares sizes on the host"
+    if line.op in READ_BY_HOST:
+        return "looks for indices out of range on the host"
     call = None if line.op.startswith(OWN) else overload_of(line.op)
     if call is None:
         return ""

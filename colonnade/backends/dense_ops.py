@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from colonnade.errors import ShapeError
@@ -34,4 +35,45 @@ def item(values: Sequence[Any], index: int) -> Any:
     return values[index]
 
 
-DENSE_OPS: dict[str, Callable[..., Any]] = {PLACE: place, ITEM: item, REQUIRE: require}
+def top_k(x: torch.Tensor, k: int, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k largest of the last dim in descending order, and where they are; of equal ones the first is first."""
+    values, places = x.sort(dim=-1, descending=True, stable=True)
+    return values[..., :k], places[..., :k].to(dtype)
+
+
+def gather_nd(params: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    """`params[indices[i, 0], .., indices[i, r - 1]]`. Errors: IndexError where an index lies outside."""
+    depth = indices.shape[-1]
+    sizes = torch.tensor(params.shape[:depth], dtype=torch.int64, device=params.device)
+    if bool(((indices < 0) | (indices >= sizes)).any()):
+        raise IndexError(f"gather_nd: indices out of range of {tuple(sizes.tolist())}")
+    if depth == 0:
+        return params.expand(*indices.shape[:-1], *params.shape)
+    return params[tuple(indices.long().unbind(-1))]
+
+
+def fmod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The remainder of floats, of the dividend's sign. Facts: torch on a CPU is not exact where quotients are large."""
+    if a.device.type != "cpu":
+        return torch.fmod(a, b)
+    with np.errstate(invalid="ignore"):
+        return torch.from_numpy(np.asarray(np.fmod(a.numpy(), b.numpy())))
+
+
+def floor_mod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """The remainder of floats, of the divisor's sign."""
+    rest = fmod(a, b)
+    return torch.where((rest != 0) & ((b < 0) != (rest < 0)), rest + b, rest)
+
+
+DENSE_OPS: dict[str, Callable[..., Any]] = {
+    PLACE: place,
+    ITEM: item,
+    REQUIRE: require,
+    "colonnade.floor_mod": floor_mod,
+    "colonnade.fmod": fmod,
+    "colonnade.gather_nd": gather_nd,
+    "colonnade.top_k": top_k,
+}
+READ_BY_HOST = ("colonnade.gather_nd",)
+"""Those whose result the host waits for."""

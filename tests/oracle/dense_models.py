@@ -16,7 +16,7 @@ from tests.oracle.tf_models import Build, saved
 Feed = Mapping[str, np.ndarray[Any, Any]]
 SPECIAL = (0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 7.25, 100.0, -1e4, 1e20, -1e20, np.inf, -np.inf, np.nan)
 """Signed zeros, halves, large numbers and what is no number."""
-EXTREME = np.array([*SPECIAL, 3.4e38, -3.4e38, 1e-38], dtype=np.float32)
+EXTREME = np.array([*SPECIAL, 3.4e38, -3.4e38, 1e-30], dtype=np.float32)
 
 
 def floats(seed: int, *shape: int, special: bool = True) -> np.ndarray[Any, Any]:

@@ -23,7 +23,14 @@ from colonnade.ir.program import ITEM, OWN, PLACE, REQUIRE, Instruction, Program
 
 Held: TypeAlias = Value | tuple[Value, ...]
 
-_OWN_ARGUMENTS = {PLACE: ("x", "buffer", "offset"), REQUIRE: ("got", "want", "where"), ITEM: ("values", "index")}
+_OWN_ARGUMENTS = {
+    PLACE: ("x", "buffer", "offset"),
+    REQUIRE: ("got", "want", "where"),
+    ITEM: ("values", "index"),
+    "colonnade.floor_mod": ("a", "b"),
+    "colonnade.fmod": ("a", "b"),
+    "colonnade.top_k": ("x", "k", "dtype"),
+}
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,15 @@ INDEXES = {
     "aten.embedding.default": 1,
     "aten.one_hot.default": 0,
     "aten.index.Tensor": 1,
+    "colonnade.gather_nd": 1,
 }
 """Ops that read where numbers say, and the position of the first argument that holds them."""
-DIVISIONS = {"aten.floor_divide.default": 1, "aten.remainder.Tensor": 1}
+DIVISIONS = {
+    "aten.div.Tensor_mode": 1,
+    "aten.floor_divide.default": 1,
+    "aten.fmod.Tensor": 1,
+    "aten.remainder.Tensor": 1,
+}
 """Divisions that programs have for integers alone, and the position of the divisor."""
 
 

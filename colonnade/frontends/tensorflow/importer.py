@@ -188,7 +188,7 @@ class _Importer:
         self.by_name = {source.name: source for source in flat.nodes}
         self.handles: set[str] = set()
         self.graph = Graph(store)
-        self.values: dict[str, Node] = {}
+        self.values: dict[str, Node | tuple[Node, ...]] = {}
         self.unsupported: dict[str, str] = {}
         self.poisoned: set[str] = set()
         self.absent: list[str] = []
@@ -198,8 +198,10 @@ class _Importer:
     def operand(self, ref: str) -> Node:
         """The node for 'a' or 'a:1'."""
         name, _, index = ref.partition(":")
-        node = self.values[name]
-        return self.graph.item(node, int(index)) if index else self.graph.item(node, 0)
+        value = self.values[name]
+        if isinstance(value, tuple):
+            return value[int(index or 0)]
+        return self.graph.item(value, int(index or 0))
 
     def operands(self, source: Source) -> tuple[Node, ...]:
         """All data operands of a node."""

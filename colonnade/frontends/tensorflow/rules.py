@@ -5,21 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-import numpy as np
-
 from colonnade.core.consts import Const
 from colonnade.errors import ImportFailure
+from colonnade.frontends.tensorflow.dense_rules import DENSE_RULES
 from colonnade.frontends.tensorflow.examples import parse_example, parse_example_v2
 from colonnade.frontends.tensorflow.lookup_tables import LookupTable
 from colonnade.frontends.tensorflow.protos import Node as Source
 from colonnade.ir.graph import Node, op_of
-from colonnade.ops.graph.add import Add
-from colonnade.ops.graph.arg_max import ArgMax
-from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.lookup_table_find import LookupTableFind
-from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.string_split import StringSplit
 from colonnade.ops.op import GraphOp
@@ -47,7 +42,8 @@ class Importer(Protocol):
         """The lookup table behind a handle."""
 
 
-Rule = Callable[[Importer, Source], Node]
+Rule = Callable[[Importer, Source], Node | tuple[Node, ...]]
+"""Gives the node's value, or one value an output."""
 
 
 def alias(importer: Importer, source: Source) -> Node:
@@ -81,36 +77,6 @@ def resource_gather(importer: Importer, source: Source) -> Node:
     return importer.add(Gather(batch_dims=0), table, ids, axis, source=source)
 
 
-def add_n(importer: Importer, source: Source) -> Node:
-    """AddN: TensorFlow adds up to nine tensors in order, then eight at a time."""
-    terms = importer.operands(source)
-    first = len(terms) if len(terms) < 10 else 8 + len(terms) % 8 if len(terms) % 8 < 2 else len(terms) % 8
-    total = _sum(importer, terms[:first], source)
-    for k in range(first, len(terms), 8):
-        total = importer.add(Add(), total, _sum(importer, terms[k : k + 8], source), source=source)
-    return total
-
-
-def _sum(importer: Importer, terms: tuple[Node, ...], source: Source) -> Node:
-    total, *others = terms
-    for term in others:
-        total = importer.add(Add(), total, term, source=source)
-    return total
-
-
-def arg_max(importer: Importer, source: Source) -> Node:
-    """ArgMax: NaN counts as smaller than everything."""
-    x, axis = importer.operands(source)
-    dtype = source.attrs.get("T", "")
-    if dtype.startswith("float"):
-        lowest = importer.add(Constant(Const(np.array(-np.inf, dtype=dtype))), source=source)
-        unordered = importer.add(Compare("ne"), x, x, source=source)
-        ordered = importer.add(Select(), unordered, lowest, x, source=source)
-        ordered.meta["source"] = ""  # the source has no such tensor
-        x = ordered
-    return importer.add(ArgMax(source.attrs.get("output_type", "int64")), x, axis, source=source)
-
-
 def lookup_table_find(importer: Importer, source: Source) -> Node:
     """LookupTableFindV2 in a table whose contents are known."""
     handle, x, default = source.inputs[:3]
@@ -134,8 +100,7 @@ def sparse_cross(importer: Importer, source: Source) -> Node:
 
 
 RULES: dict[str, Rule] = {
-    "AddN": add_n,
-    "ArgMax": arg_max,
+    **DENSE_RULES,
     "Identity": alias,
     "LookupTableFind": lookup_table_find,
     "LookupTableFindV2": lookup_table_find,

@@ -10,10 +10,17 @@ import numpy as np
 from colonnade.core.consts import Const
 from colonnade.errors import ImportFailure
 from colonnade.ops.graph.abs import Abs
+from colonnade.ops.graph.acos import Acos
+from colonnade.ops.graph.acosh import Acosh
 from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.all import All
 from colonnade.ops.graph.any import Any as AnyOf
 from colonnade.ops.graph.as_string import AsString
+from colonnade.ops.graph.asin import Asin
+from colonnade.ops.graph.asinh import Asinh
+from colonnade.ops.graph.atan import Atan
+from colonnade.ops.graph.atan2 import Atan2
+from colonnade.ops.graph.atanh import Atanh
 from colonnade.ops.graph.batch_mat_mul import BatchMatMul
 from colonnade.ops.graph.bias_add import BiasAdd
 from colonnade.ops.graph.broadcast_to import BroadcastTo
@@ -23,23 +30,35 @@ from colonnade.ops.graph.ceil import Ceil
 from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.concat import Concat
 from colonnade.ops.graph.constant import Constant
+from colonnade.ops.graph.cos import Cos
+from colonnade.ops.graph.cosh import Cosh
+from colonnade.ops.graph.cumprod import Cumprod
+from colonnade.ops.graph.cumsum import Cumsum
 from colonnade.ops.graph.div_no_nan import DivNoNan
 from colonnade.ops.graph.einsum import Einsum
 from colonnade.ops.graph.elu import Elu
+from colonnade.ops.graph.erf import Erf
+from colonnade.ops.graph.erfc import Erfc
 from colonnade.ops.graph.exp import Exp
 from colonnade.ops.graph.expand_dims import ExpandDims
+from colonnade.ops.graph.expm1 import Expm1
 from colonnade.ops.graph.fill import Fill
 from colonnade.ops.graph.floor import Floor
 from colonnade.ops.graph.floor_div import FloorDiv
 from colonnade.ops.graph.floor_mod import FloorMod
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
+from colonnade.ops.graph.is_finite import IsFinite
+from colonnade.ops.graph.is_inf import IsInf
+from colonnade.ops.graph.is_nan import IsNan
 from colonnade.ops.graph.leaky_relu import LeakyRelu
 from colonnade.ops.graph.log import Log
 from colonnade.ops.graph.log1p import Log1p
+from colonnade.ops.graph.log_softmax import LogSoftmax
 from colonnade.ops.graph.logical_and import LogicalAnd
 from colonnade.ops.graph.logical_not import LogicalNot
 from colonnade.ops.graph.logical_or import LogicalOr
+from colonnade.ops.graph.logical_xor import LogicalXor
 from colonnade.ops.graph.mat_mul import MatMul
 from colonnade.ops.graph.matrix_band_part import MatrixBandPart
 from colonnade.ops.graph.max import Max
@@ -47,7 +66,9 @@ from colonnade.ops.graph.maximum import Maximum
 from colonnade.ops.graph.mean import Mean
 from colonnade.ops.graph.min import Min
 from colonnade.ops.graph.minimum import Minimum
+from colonnade.ops.graph.mirror_pad import MirrorPad
 from colonnade.ops.graph.mul import Mul
+from colonnade.ops.graph.mul_no_nan import MulNoNan
 from colonnade.ops.graph.neg import Neg
 from colonnade.ops.graph.one_hot import OneHot
 from colonnade.ops.graph.ones_like import OnesLike
@@ -57,9 +78,11 @@ from colonnade.ops.graph.prod import Prod
 from colonnade.ops.graph.range import Range
 from colonnade.ops.graph.rank import Rank
 from colonnade.ops.graph.real_div import RealDiv
+from colonnade.ops.graph.reciprocal import Reciprocal
 from colonnade.ops.graph.relu import Relu
 from colonnade.ops.graph.relu6 import Relu6
 from colonnade.ops.graph.reshape import Reshape
+from colonnade.ops.graph.reverse import Reverse
 from colonnade.ops.graph.round import Round
 from colonnade.ops.graph.rsqrt import Rsqrt
 from colonnade.ops.graph.segment_sum import SegmentSum
@@ -68,14 +91,19 @@ from colonnade.ops.graph.selu import Selu
 from colonnade.ops.graph.shape import Shape
 from colonnade.ops.graph.sigmoid import Sigmoid
 from colonnade.ops.graph.sign import Sign
+from colonnade.ops.graph.sin import Sin
+from colonnade.ops.graph.sinh import Sinh
 from colonnade.ops.graph.size import Size
 from colonnade.ops.graph.slice import Slice
 from colonnade.ops.graph.softmax import Softmax
 from colonnade.ops.graph.softplus import Softplus
+from colonnade.ops.graph.softsign import Softsign
 from colonnade.ops.graph.sparse_fill_empty_rows import SparseFillEmptyRows
 from colonnade.ops.graph.sparse_reshape import SparseReshape
 from colonnade.ops.graph.sparse_segment_reduce import SparseSegmentReduce
 from colonnade.ops.graph.sparse_to_dense import SparseToDense
+from colonnade.ops.graph.split import Split
+from colonnade.ops.graph.split_v import SplitV
 from colonnade.ops.graph.sqrt import Sqrt
 from colonnade.ops.graph.square import Square
 from colonnade.ops.graph.squared_difference import SquaredDifference
@@ -84,12 +112,18 @@ from colonnade.ops.graph.strided_slice import StridedSlice
 from colonnade.ops.graph.string_to_hash_bucket import StringToHashBucket
 from colonnade.ops.graph.sub import Sub
 from colonnade.ops.graph.sum import Sum
+from colonnade.ops.graph.tan import Tan
 from colonnade.ops.graph.tanh import Tanh
 from colonnade.ops.graph.tile import Tile
+from colonnade.ops.graph.top_k import TopK
 from colonnade.ops.graph.transpose import Transpose
+from colonnade.ops.graph.truncate_div import TruncateDiv
+from colonnade.ops.graph.truncate_mod import TruncateMod
 from colonnade.ops.graph.unique import Unique
+from colonnade.ops.graph.unpack import Unpack
 from colonnade.ops.graph.upper_bound import UpperBound
 from colonnade.ops.graph.where import Where
+from colonnade.ops.graph.xlogy import Xlogy
 from colonnade.ops.graph.zeros_like import ZerosLike
 from colonnade.ops.op import GraphOp
 
@@ -159,6 +193,24 @@ def _einsum(equation: bytes | str) -> GraphOp:
     return op
 
 
+def _mirror_pad(a: Attrs) -> GraphOp:
+    return MirrorPad(edge=a.get("mode") in (b"SYMMETRIC", "SYMMETRIC"))
+
+
+def _top_k(a: Attrs) -> GraphOp:
+    if not a.get("sorted", True):
+        raise ImportFailure("TopKV2 in no order is not supported", got="sorted=False")
+    return TopK(a.get("index_type", "int32"))
+
+
+def _scan(op: Callable[..., GraphOp]) -> Spelling:
+    return lambda a: op(exclusive=bool(a.get("exclusive")), reverse=bool(a.get("reverse")))
+
+
+def _div(a: Attrs) -> GraphOp:
+    return RealDiv() if str(a.get("T", "")).startswith("float") else TruncateDiv()
+
+
 def _bias_add(a: Attrs) -> GraphOp:
     layout = a.get("data_format", b"NHWC")
     if layout not in (b"NHWC", "NHWC", b"", ""):
@@ -168,11 +220,18 @@ def _bias_add(a: Attrs) -> GraphOp:
 
 SPELLINGS: dict[str, Spelling] = {
     "Abs": lambda a: Abs(),
+    "Acos": lambda a: Acos(),
+    "Acosh": lambda a: Acosh(),
     "Add": lambda a: Add(),
     "AddV2": lambda a: Add(),
     "All": _reduce(All),
     "Any": _reduce(AnyOf),
     "AsString": _as_string,
+    "Asin": lambda a: Asin(),
+    "Asinh": lambda a: Asinh(),
+    "Atan": lambda a: Atan(),
+    "Atan2": lambda a: Atan2(),
+    "Atanh": lambda a: Atanh(),
     "BatchMatMul": _batch_mat_mul(False),
     "BatchMatMulV2": _batch_mat_mul(),
     "BatchMatMulV3": _batch_mat_mul(),
@@ -183,12 +242,20 @@ SPELLINGS: dict[str, Spelling] = {
     "Ceil": lambda a: Ceil(),
     "ConcatV2": lambda a: Concat(),
     "Const": lambda a: Constant(Const(a["value"])),
+    "Cos": lambda a: Cos(),
+    "Cosh": lambda a: Cosh(),
+    "Cumprod": _scan(Cumprod),
+    "Cumsum": _scan(Cumsum),
+    "Div": _div,
     "DivNoNan": lambda a: DivNoNan(),
     "Einsum": lambda a: _einsum(a["equation"]),
     "Elu": lambda a: Elu(),
     "Equal": _compare("eq"),
+    "Erf": lambda a: Erf(),
+    "Erfc": lambda a: Erfc(),
     "Exp": lambda a: Exp(),
     "ExpandDims": lambda a: ExpandDims(),
+    "Expm1": lambda a: Expm1(),
     "Fill": lambda a: Fill(),
     "Floor": lambda a: Floor(),
     "FloorDiv": lambda a: FloorDiv(),
@@ -197,14 +264,20 @@ SPELLINGS: dict[str, Spelling] = {
     "GatherV2": _gather,
     "Greater": _compare("gt"),
     "GreaterEqual": _compare("ge"),
+    "Inv": lambda a: Reciprocal(),
+    "IsFinite": lambda a: IsFinite(),
+    "IsInf": lambda a: IsInf(),
+    "IsNan": lambda a: IsNan(),
     "LeakyRelu": lambda a: LeakyRelu(float(a.get("alpha", 0.2))),
     "Less": _compare("lt"),
     "LessEqual": _compare("le"),
     "Log": lambda a: Log(),
     "Log1p": lambda a: Log1p(),
+    "LogSoftmax": lambda a: LogSoftmax(),
     "LogicalAnd": lambda a: LogicalAnd(),
     "LogicalNot": lambda a: LogicalNot(),
     "LogicalOr": lambda a: LogicalOr(),
+    "LogicalXor": lambda a: LogicalXor(),
     "MatMul": _mat_mul,
     "MatrixBandPart": lambda a: MatrixBandPart(),
     "Max": _reduce(Max),
@@ -212,7 +285,10 @@ SPELLINGS: dict[str, Spelling] = {
     "Mean": _reduce(Mean),
     "Min": _reduce(Min),
     "Minimum": lambda a: Minimum(),
+    "MirrorPad": _mirror_pad,
+    "Mod": lambda a: TruncateMod(),
     "Mul": lambda a: Mul(),
+    "MulNoNan": lambda a: MulNoNan(),
     "Neg": lambda a: Neg(),
     "NotEqual": _compare("ne"),
     "OneHot": lambda a: OneHot(axis=a.get("axis", -1)),
@@ -223,9 +299,12 @@ SPELLINGS: dict[str, Spelling] = {
     "Range": lambda a: Range(),
     "Rank": lambda a: Rank(),
     "RealDiv": lambda a: RealDiv(),
+    "Reciprocal": lambda a: Reciprocal(),
     "Relu": lambda a: Relu(),
     "Relu6": lambda a: Relu6(),
     "Reshape": lambda a: Reshape(),
+    "ReverseV2": lambda a: Reverse(),
+    "Rint": lambda a: Round(),
     "Round": lambda a: Round(),
     "Rsqrt": lambda a: Rsqrt(),
     "SegmentSum": lambda a: SegmentSum(),
@@ -235,6 +314,8 @@ SPELLINGS: dict[str, Spelling] = {
     "Shape": lambda a: Shape(a.get("out_type", "int32")),
     "Sigmoid": lambda a: Sigmoid(),
     "Sign": lambda a: Sign(),
+    "Sin": lambda a: Sin(),
+    "Sinh": lambda a: Sinh(),
     "Size": lambda a: Size(a.get("out_type", "int32")),
     "Slice": lambda a: Slice(),
     "Softmax": lambda a: Softmax(),
@@ -248,6 +329,9 @@ SPELLINGS: dict[str, Spelling] = {
     "SparseSegmentSum": _segment("sum"),
     "SparseSegmentSumWithNumSegments": _segment("sum", True),
     "SparseToDense": lambda a: SparseToDense(a.get("validate_indices", True)),
+    "Split": lambda a: Split(a.get("num_split", 1)),
+    "SplitV": lambda a: SplitV(a.get("num_split", 1)),
+    "Softsign": lambda a: Softsign(),
     "Sqrt": lambda a: Sqrt(),
     "Square": lambda a: Square(),
     "SquaredDifference": lambda a: SquaredDifference(),
@@ -256,11 +340,17 @@ SPELLINGS: dict[str, Spelling] = {
     "StringToHashBucketFast": _hash_bucket,
     "Sub": lambda a: Sub(),
     "Sum": _reduce(Sum),
+    "Tan": lambda a: Tan(),
     "Tanh": lambda a: Tanh(),
     "Tile": lambda a: Tile(),
+    "TopKV2": _top_k,
     "Transpose": lambda a: Transpose(),
+    "TruncateDiv": lambda a: TruncateDiv(),
+    "TruncateMod": lambda a: TruncateMod(),
     "Unique": lambda a: Unique(a.get("out_idx", "int32")),
+    "Unpack": lambda a: Unpack(a.get("num", 1), a.get("axis", 0)),
     "UpperBound": lambda a: UpperBound(a.get("out_type", "int32")),
     "Where": lambda a: Where(),
+    "Xlogy": lambda a: Xlogy(),
     "ZerosLike": lambda a: ZerosLike(),
 }

@@ -78,6 +78,34 @@ class Unary:
         return Lowered(self.aten, (x.value,)) if self.aten else None
 
 
+class Test:
+    """`out = whether f(x)`, elementwise."""
+
+    name: ClassVar[str]
+    dtypes: ClassVar[frozenset[str]] = facts.FLOATING
+    aten: ClassVar[str] = ""
+
+    def infer(self, *args: Facts) -> Inferred:
+        """Bools of the same shape."""
+        (x,) = args
+        want_dtype(self.name, x, self.dtypes)
+        return one(facts.facts("bool", x.shape))
+
+    def value(self, x: torch.Tensor) -> torch.Tensor:
+        """The result in torch."""
+        raise TypeError(f"{type(self).__name__} defines no value")
+
+    def reference(self, *args: Value) -> Value:
+        """Elementwise, in torch."""
+        (x,) = args
+        return self.value(numbers(x, self.name))
+
+    def lower(self, *args: Operand) -> Lowered:
+        """The aten op of the same name."""
+        (x,) = args
+        return Lowered(self.aten, (x.value,))
+
+
 class Binary:
     """`out = f(a, b)`, elementwise, with broadcasting; both operands and the result of one dtype."""
 

@@ -97,7 +97,9 @@ class Reduction:
     def lower(self, *args: Operand) -> Lowered | None:
         """The aten reduction over known axes."""
         x, axes = args
-        if axes.facts.ints is None or not self.aten or not axes.facts.ints:
+        if axes.facts.size == 0:
+            return Lowered("aten.alias.default", (x.value,))
+        if axes.facts.ints is None or not self.aten:
             return None
         return Lowered(self.aten, (x.value, axes.facts.ints, self.keep_dims), self.aten_dtype(x.facts.dtype))
 

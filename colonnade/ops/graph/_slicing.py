@@ -12,6 +12,7 @@ from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
 from colonnade.core.facts import Content, Facts, Indexed, Order, Packed, Shape, Term
 from colonnade.ops.graph._facts import flat, grid, kept, nonnegative
+from colonnade.ops.op import Lowered
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +163,72 @@ def clamp(begin: Dim | None, end: Dim | None, step: int, dim: Dim, fresh: Callab
         return Cut(dims.sub(dim, 1), dim, -1)
     if step != 1:
         return Cut(None, fresh(), step)
+    cut = _one_end(begin, end, dim)
+    if cut is not None:
+        return cut
     first_dim = _inside(0 if begin is None else begin, dim)
     last_dim = dim if end is None else _inside(end, dim)
     if first_dim is not None and last_dim is not None:
         size = dims.sub(last_dim, first_dim)
         return Cut(first_dim, size if nonnegative(size) else fresh())
     return Cut(first_dim, fresh())
+
+
+def _one_end(begin: Dim | None, end: Dim | None, dim: Dim) -> Cut | None:
+    """`k:`, `-k:` and `:-k` of a dim that may have fewer than k elements."""
+    if isinstance(begin, int) and begin > 0 and end is None:
+        return Cut(begin, dims.maximum(dims.sub(dim, begin), 0))
+    if isinstance(begin, int) and begin < 0 and end is None:
+        first = dims.maximum(dims.add(dim, begin), 0)
+        return Cut(first, dims.sub(dim, first))
+    if begin in (None, 0) and isinstance(end, int) and end < 0:
+        return Cut(0, dims.maximum(dims.add(dim, end), 0))
+    return None
+
+
+def lower_steps(value: Any, shape: Shape, steps: Sequence[Step]) -> Lowered | None:
+    """One aten call a dim that is touched; None where a place is not known."""
+    made: Any = value
+    axis = 0
+    sizes = iter(shape)
+    for step in steps:
+        call: Lowered | None
+        if isinstance(step, New):
+            call = Lowered("aten.unsqueeze.default", (made, axis))
+        elif isinstance(step, Take):
+            call = None if step.at is None else Lowered("aten.select.int", (made, axis, step.at))
+            next(sizes)
+            axis -= 1
+        else:
+            dim = next(sizes)
+            if whole(step, dim):
+                axis += 1
+                continue
+            call = _lower_cut(made, axis, dim, step)
+        if call is None:
+            return None
+        made = call
+        axis += 1
+    return made if isinstance(made, Lowered) else Lowered("aten.alias.default", (value,))
+
+
+def _lower_cut(value: Any, axis: int, dim: Dim, cut: Cut) -> Lowered | None:
+    begin, size, step = cut.begin, cut.size, cut.step
+    if step == -1 and size == dim:
+        return Lowered("aten.flip.default", (value, (axis,)))
+    if begin is None:
+        return None
+    if not isinstance(dim, int) or not isinstance(begin, int) or not isinstance(size, int):
+        if isinstance(begin, int) and begin > 0 and size == dims.maximum(dims.sub(dim, begin), 0):
+            return Lowered("aten.slice.Tensor", (value, axis, begin))  # cut off where the dim is shorter
+        # A block may reach beyond the dim: aten.slice would cut it off silently.
+        return Lowered("aten.narrow.default", (value, axis, begin, size)) if step == 1 else None
+    if step > 0:
+        return Lowered("aten.slice.Tensor", (value, axis, begin, begin + size * step, step))
+    if size == 0:
+        return Lowered("aten.slice.Tensor", (value, axis, 0, 0))
+    upward = Lowered("aten.slice.Tensor", (value, axis, begin + (size - 1) * step, begin + 1, -step))
+    return Lowered("aten.flip.default", (upward, (axis,)))
 
 
 def _inside(place: Dim, dim: Dim) -> Dim | None:

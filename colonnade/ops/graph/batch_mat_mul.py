@@ -73,4 +73,4 @@ class BatchMatMul(GraphOp):
 
 
 def _flipped(x: Any, flip: bool) -> Any:
-    return Lowered("aten.transpose.int", (x, -2, -1)) if flip and x is not None else x
+    return Lowered("aten.transpose.int", (x, -2, -1)) if flip else x

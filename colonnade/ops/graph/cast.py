@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from colonnade.core import facts
 from colonnade.core.expr import Apply, Expr
@@ -10,6 +11,7 @@ from colonnade.core.facts import Facts, Order, Packed
 from colonnade.ops import cast as column
 from colonnade.ops.graph._facts import BOUNDS, fits, limits, one, want_dtype
 from colonnade.ops.graph._values import numbers
+from colonnade.ops.graph.compare import lower_flushed
 from colonnade.ops.op import GraphOp, Inferred, Lowered, Operand, Value, torch_dtype
 
 DTYPES = facts.INTEGER | facts.FLOATING | {"bool"}
@@ -74,8 +76,19 @@ class Cast(GraphOp):
         return Apply(column.Cast(self.to), *args) if self.to in column.DTYPES else None
 
     def lower(self, *args: Operand) -> Lowered | None:
-        """aten._to_copy, but of floats to integers and bools: it differs where one does not fit, or is denormal."""
+        """aten._to_copy; of floats that fit, or of the smallest integer in their place: torch leaves open what else."""
         (x,) = args
+        made: Any = x.value
+        if x.facts.dtype in ("float32", "float64") and self.to == "bool":
+            return Lowered("aten.ne.Scalar", (lower_flushed(x), 0))
         if x.facts.dtype in facts.FLOATING and self.to in BOUNDS:
-            return None
-        return Lowered("aten._to_copy.default", (x.value,), (("dtype", self.to),))
+            if self.to not in ("int32", "int64") or x.facts.dtype not in ("float32", "float64"):
+                return None
+            least = float(BOUNDS[self.to][0])
+            # A float32 below 2^31 is at most 2^31 - 128; a float64 between 2^31 - 1 and 2^31 is cut to 2^31 - 1.
+            fits = [Lowered("aten.ge.Scalar", (made, least)), Lowered("aten.lt.Scalar", (made, -least))]
+            if x.facts.dtype == "float64" and self.to == "int32":
+                fits[0] = Lowered("aten.gt.Scalar", (made, least - 1))
+            outside = Lowered("aten.logical_not.default", (Lowered("aten.logical_and.default", tuple(fits)),))
+            made = Lowered("aten.masked_fill.Scalar", (made, outside, least))
+        return Lowered("aten._to_copy.default", (made,), (("dtype", self.to),))

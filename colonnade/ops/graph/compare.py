@@ -76,8 +76,16 @@ class Compare(GraphOp):
         return torch.from_numpy(np.array(TESTS[self.kind](a, b), dtype=np.bool_))
 
     def lower(self, *args: Operand) -> Lowered | None:
-        """The aten comparison of the same name."""
-        a, b = args
-        if a.facts.dtype == "string" or self.flush_denormals:
+        """The aten comparison of the same name, of floats whose denormals are flushed before where asked."""
+        dtype = args[0].facts.dtype
+        if dtype == "string":
             return None
-        return Lowered(f"aten.{self.kind}.Tensor", (a.value, b.value))
+        flush = self.flush_denormals and dtype in facts.FLOATING
+        return Lowered(f"aten.{self.kind}.Tensor", tuple(lower_flushed(x) if flush else x.value for x in args))
+
+
+def lower_flushed(x: Operand) -> Lowered:
+    """The operand with 0 in the place of denormal floats."""
+    tiny = float(np.finfo(x.facts.dtype).tiny)
+    denormal = Lowered("aten.lt.Scalar", (Lowered("aten.abs.default", (x.value,)), tiny))
+    return Lowered("aten.masked_fill.Scalar", (x.value, denormal, 0.0))

@@ -9,7 +9,7 @@ import torch
 
 from colonnade.core import facts
 from colonnade.ops.graph._elementwise import Binary
-from colonnade.ops.op import GraphOp
+from colonnade.ops.op import GraphOp, Lowered, Operand
 
 
 @dataclass(frozen=True)
@@ -21,3 +21,9 @@ class DivNoNan(Binary, GraphOp):
     def value(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """By torch."""
         return torch.where(b == 0, torch.zeros((), dtype=a.dtype), a / b)
+
+    def lower(self, *args: Operand) -> Lowered:
+        """aten.where over the quotient."""
+        a, b = args
+        quotient = Lowered("aten.div.Tensor", (a.value, b.value))
+        return Lowered("aten.where.ScalarSelf", (Lowered("aten.eq.Scalar", (b.value, 0)), 0.0, quotient))

@@ -30,10 +30,12 @@ class FloorDiv(Binary, GraphOp):
         """The same on known elements."""
         return dims.floor_divide(a, b) if isinstance(b, int) and b > 0 else None
 
-    def lower(self, *args: Operand) -> Lowered | None:
-        """aten.floor_divide, of integers; a float's quotient is rounded otherwise there."""
+    def lower(self, *args: Operand) -> Lowered:
+        """aten.floor_divide, of integers; a float's quotient is rounded otherwise there, and is cut down by itself."""
         a, b = args
-        return Lowered("aten.floor_divide.default", (a.value, b.value)) if a.facts.dtype in facts.INTEGER else None
+        if a.facts.dtype in facts.INTEGER:
+            return Lowered("aten.floor_divide.default", (a.value, b.value))
+        return Lowered("aten.floor.default", (Lowered("aten.div.Tensor", (a.value, b.value)),))
 
     def value(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """By torch."""

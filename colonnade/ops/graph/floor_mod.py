@@ -33,10 +33,11 @@ class FloorMod(Binary, GraphOp):
             return a % b
         return 0 if b == 1 else None
 
-    def lower(self, *args: Operand) -> Lowered | None:
-        """aten.remainder, of integers; a float's is not exact there."""
+    def lower(self, *args: Operand) -> Lowered:
+        """aten.remainder, of integers; a float's is not exact there, and is an op of our own."""
         a, b = args
-        return Lowered("aten.remainder.Tensor", (a.value, b.value)) if a.facts.dtype in facts.INTEGER else None
+        whole = a.facts.dtype in facts.INTEGER
+        return Lowered("aten.remainder.Tensor" if whole else "colonnade.floor_mod", (a.value, b.value))
 
     def value(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """By torch."""

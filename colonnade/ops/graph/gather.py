@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.core import facts
+from colonnade.core import dims, facts
 from colonnade.core.facts import Content, Facts, Packed
 from colonnade.errors import GraphError, ShapeError
 from colonnade.ops.graph._facts import axis_in, flat, grid, one, want_dtype
@@ -66,16 +66,38 @@ class Gather(GraphOp):
         return like(params, made)
 
     def lower(self, *args: Operand) -> Lowered | None:
-        """aten.index_select, or aten.select for a known scalar index."""
+        """aten.index_select; aten.select for a known scalar index; aten.gather with dims that go together."""
         params, indices, axis = args
-        at = axis.facts.integer
-        if at is None or self.batch_dims != 0 or indices.facts.rank not in (0, 1):
+        at, shape, places = axis.facts.integer, params.facts.shape, indices.facts.shape
+        if at is None or shape is None or places is None or params.facts.dtype == "string":
             return None
-        if indices.facts.rank == 0:
-            k = indices.facts.integer
+        at = axis_in("gather", at, len(shape))
+        batch = self._batch(len(places), at, ShapeError)
+        k = indices.facts.integer
+        if not places and k is not None:
             # TensorFlow refuses a negative index, aten counts it from the end.
-            return None if k is None or k < 0 else Lowered("aten.select.int", (params.value, at, k))
-        return Lowered("aten.index_select.default", (params.value, at, indices.value))
+            return None if k < 0 else Lowered("aten.select.int", (params.value, at, k))
+        out = (*shape[:at], *places[batch:], *shape[at + 1 :])
+        if batch:
+            return _lower_batched(params, indices, at, batch, out)
+        flat_places = indices.value if len(places) == 1 else Lowered("aten.reshape.default", (indices.value, (-1,)))
+        made = Lowered("aten.index_select.default", (params.value, at, flat_places))
+        return made if len(places) == 1 else Lowered("aten.reshape.default", (made, out))
+
+
+def _lower_batched(params: Operand, indices: Operand, at: int, batch: int, out: facts.Shape) -> Lowered:
+    """aten.gather by indices that are spread over the dims which they do not name."""
+    shape, places = params.facts.shape or (), indices.facts.shape or ()
+    count = dims.prod(places[batch:])
+    lined = (*places[:batch], *(1,) * (at - batch), count, *(1,) * (len(shape) - at - 1))
+    index: Any = indices.value
+    if indices.facts.dtype != "int64":
+        index = Lowered("aten._to_copy.default", (index,), (("dtype", "int64"),))
+    index = Lowered("aten.reshape.default", (index, lined))
+    spread = (*places[:batch], *shape[batch:at], count, *shape[at + 1 :])
+    index = index if lined == spread else Lowered("aten.expand.default", (index, spread))
+    made = Lowered("aten.gather.default", (params.value, at, index))
+    return made if out == spread else Lowered("aten.reshape.default", (made, out))
 
 
 def take_rows(params: Facts, indices: Facts) -> Facts:

@@ -12,7 +12,7 @@ from colonnade.core.facts import Facts
 from colonnade.errors import GraphError, ShapeError
 from colonnade.ops.graph._facts import one, want_dtype
 from colonnade.ops.graph._values import array, check_range, like
-from colonnade.ops.op import GraphOp, Inferred, Value
+from colonnade.ops.op import GraphOp, Inferred, Lowered, Operand, Value
 
 
 @dataclass(frozen=True)
@@ -53,3 +53,10 @@ class GatherNd(GraphOp):
             return like(args[0], np.broadcast_to(params, shape).copy())
         taken = np.asarray(params[tuple(indices[..., k] for k in range(depth))], dtype=params.dtype)
         return like(args[0], taken.reshape(shape))
+
+    def lower(self, *args: Operand) -> Lowered | None:
+        """An op of our own, which refuses indices out of range."""
+        params, indices = args
+        if params.facts.dtype == "string" or params.facts.shape is None or indices.facts.shape is None:
+            return None
+        return Lowered("colonnade.gather_nd", (params.value, indices.value))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from colonnade.core import facts
 from colonnade.core.facts import Facts
@@ -45,9 +46,10 @@ class MatMul(GraphOp):
             raise GraphError("mat_mul: inner dims differ", got=f"{tuple(a.shape)} and {tuple(b.shape)}")
         return left @ right
 
-    def lower(self, *args: Operand) -> Lowered | None:
-        """aten.mm; aten.linear where b is transposed; a transposed `a` needs two calls and has no such form."""
+    def lower(self, *args: Operand) -> Lowered:
+        """aten.mm; aten.linear where b is transposed."""
         a, b = args
+        left: Any = a.value
         if self.transpose_a:
-            return None
-        return Lowered("aten.linear.default" if self.transpose_b else "aten.mm.default", (a.value, b.value))
+            left = Lowered("aten.t.default", (left,))
+        return Lowered("aten.linear.default" if self.transpose_b else "aten.mm.default", (left, b.value))

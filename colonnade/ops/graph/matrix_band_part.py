@@ -50,7 +50,7 @@ class MatrixBandPart(GraphOp):
         below, above = bounds
         if x.facts.shape is None or below is None or above is None or not _inside(bounds, x.facts.shape):
             return None
-        made = x.value if below < 0 or x.value is None else Lowered("aten.triu.default", (x.value, -below))
+        made = x.value if below < 0 else Lowered("aten.triu.default", (x.value, -below))
         if above >= 0:
             return Lowered("aten.tril.default", (made, above))
         return made if isinstance(made, Lowered) else Lowered("aten.alias.default", (x.value,))

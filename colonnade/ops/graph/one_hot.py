@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from colonnade.core import facts
 from colonnade.core.facts import Facts
 from colonnade.errors import GraphError
-from colonnade.ops.graph._facts import axis_in, hull, one, want_dtype, want_rank, want_same_dtype
+from colonnade.ops.graph._facts import axis_in, hull, nonnegative, one, want_dtype, want_rank, want_same_dtype
 from colonnade.ops.graph._values import array, axis_of, integer, like
-from colonnade.ops.op import GraphOp, Inferred, Value, fresh
+from colonnade.ops.op import GraphOp, Inferred, Lowered, Operand, Value, fresh
 
 
 @dataclass(frozen=True)
@@ -46,3 +47,16 @@ class OneHot(GraphOp):
         at = axis_of("one_hot", self.axis, indices.ndim + 1)
         hits = np.expand_dims(indices, -1) == np.arange(depth)
         return like(args[2], np.moveaxis(np.where(hits, on, off), -1, at))
+
+    def lower(self, *args: Operand) -> Lowered | None:
+        """aten.where over a comparison with 0, 1, ..., depth - 1."""
+        indices, depth, on, off = args
+        rank, width = indices.facts.rank, depth.facts.values
+        if rank is None or width is None or not nonnegative(width[0]) or on.facts.dtype == "string":
+            return None
+        at = axis_in("one_hot", self.axis, rank + 1)
+        places: Any = Lowered("aten.arange.default", (width[0],))
+        if rank > at:
+            places = Lowered("aten.reshape.default", (places, (width[0], *(1,) * (rank - at))))
+        hits = Lowered("aten.eq.Tensor", (Lowered("aten.unsqueeze.default", (indices.value, at)), places))
+        return Lowered("aten.where.self", (hits, on.value, off.value))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
 from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
 from colonnade.ops.graph._elementwise import Range
+from colonnade.ops.graph._facts import axis_in
 from colonnade.ops.graph._reduce import Reduction
 from colonnade.ops.op import GraphOp, Lowered, Operand
 
@@ -31,12 +32,17 @@ class Prod(Reduction, GraphOp):
         return None, None
 
     def lower(self, *args: Operand) -> Lowered | None:
-        """aten.prod over one axis."""
+        """aten.prod over one axis after the other, the last first."""
         x, axes = args
-        if axes.facts.integer is None:
-            return None
+        rank, named = x.facts.rank, axes.facts.ints
+        if rank is None or not named:
+            return super().lower(x, axes)
         dtype = (("dtype", x.facts.dtype),) if x.facts.dtype in facts.INTEGER else ()
-        return Lowered("aten.prod.dim_int", (x.value, axes.facts.integer, self.keep_dims), dtype)
+        made: Any = x.value
+        for axis in sorted({axis_in("prod", a, rank) for a in named}, reverse=True):
+            made = Lowered("aten.prod.dim_int", (made, axis, self.keep_dims), dtype)
+        assert isinstance(made, Lowered)
+        return made
 
     def value(self, x: torch.Tensor, over: tuple[int, ...]) -> torch.Tensor:
         """Axis by axis, by torch."""

@@ -13,7 +13,7 @@ from colonnade.core.facts import Facts, Term
 from colonnade.errors import GraphError
 from colonnade.ops.graph._facts import fits, nonnegative, one, want_rank, want_same_dtype
 from colonnade.ops.graph._values import array, tensor
-from colonnade.ops.op import GraphOp, Inferred, Value, fresh
+from colonnade.ops.op import GraphOp, Inferred, Lowered, Operand, Value, fresh
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,17 @@ class Range(GraphOp):
             steps[k] = value
             value = (value + delta).astype(start.dtype)
         return tensor(steps)
+
+    def lower(self, *args: Operand) -> Lowered | None:
+        """aten.arange, of integers whose number is known."""
+        start, _, delta = (_only(a.facts) for a in args)
+        made = self.infer(*(a.facts for a in args)).outputs[0]
+        if start is None or not isinstance(delta, int) or made.dtype not in facts.INTEGER or made.shape is None:
+            return None
+        steps = Lowered("aten.arange.default", made.shape, (("dtype", made.dtype),))
+        if delta != 1:
+            steps = Lowered("aten.mul.Scalar", (steps, delta))
+        return steps if start == 0 else Lowered("aten.add.Scalar", (steps, start))
 
 
 def _only(f: Facts) -> Dim | None:

@@ -62,11 +62,15 @@ class Select(GraphOp):
         return like(args[1], np.where(cond, yes, no))
 
     def lower(self, *args: Operand) -> Lowered | None:
-        """aten.where; a v1 vector over rows has no such form."""
+        """aten.where; a v1 vector over rows gets dims of 1 behind it."""
         cond, yes, no = args
-        if self.v1 and cond.facts.rank not in (0, yes.facts.rank):
+        if yes.facts.dtype == "string" or (self.v1 and None in (cond.facts.rank, yes.facts.rank)):
             return None
-        return Lowered("aten.where.self", (cond.value, yes.value, no.value))
+        test = cond.value
+        if self.v1 and cond.facts.rank == 1:
+            for _ in range((yes.facts.rank or 0) - 1):
+                test = Lowered("aten.unsqueeze.default", (test, -1))
+        return Lowered("aten.where.self", (test, yes.value, no.value))
 
 
 def _equal(a: facts.Shape, b: facts.Shape) -> Equal:

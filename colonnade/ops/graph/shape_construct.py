@@ -14,7 +14,7 @@ from colonnade.core.facts import Facts
 from colonnade.errors import GraphError, ShapeError
 from colonnade.ops.graph._facts import one
 from colonnade.ops.graph._values import array, tensor
-from colonnade.ops.op import GraphOp, Inferred, Value
+from colonnade.ops.op import GraphOp, Inferred, Lowered, Operand, Value
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,15 @@ class ShapeConstruct(GraphOp):
             known[dims.symbol(name)] = source[k]
         content = tuple(dims.substitute(dims.parse(e), known) for e in self.exprs)
         return one(facts.facts(self.dtype, shape, content=content if len(content) <= facts.MAX_CONTENT else None))
+
+    def lower(self, *args: Operand) -> Lowered | None:
+        """aten.full of each dim."""
+        content = self.infer(*(a.facts for a in args)).outputs[0].values
+        if content is None:
+            return None
+        shape = () if self.scalar else (1,)
+        parts = tuple(Lowered("aten.full.default", (shape, d), (("dtype", self.dtype),)) for d in content)
+        return parts[0] if self.scalar else Lowered("aten.cat.default", (parts, 0))
 
     def reference(self, *args: Value) -> Value:
         """The expressions at the operands' sizes."""

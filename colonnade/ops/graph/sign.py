@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import torch
 
+from colonnade.core import facts
 from colonnade.core.dims import Dim
 from colonnade.ops.graph._elementwise import NUMBERS, Range, Unary
-from colonnade.ops.op import GraphOp
+from colonnade.ops.op import GraphOp, Lowered, Operand
 
 
 @dataclass(frozen=True)
@@ -29,3 +30,11 @@ class Sign(Unary, GraphOp):
     def value(self, x: torch.Tensor) -> torch.Tensor:
         """By torch, which gives 0 for NaN."""
         return torch.where(x.isnan(), x, x.sign()) if x.is_floating_point() else x.sign()
+
+    def lower(self, *args: Operand) -> Lowered:
+        """aten.sign, with NaN kept."""
+        (x,) = args
+        sign = Lowered("aten.sign.default", (x.value,))
+        if x.facts.dtype not in facts.FLOATING:
+            return sign
+        return Lowered("aten.where.self", (Lowered("aten.isnan.default", (x.value,)), x.value, sign))

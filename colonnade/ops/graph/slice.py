@@ -9,9 +9,8 @@ from colonnade.core.dims import Dim
 from colonnade.core.facts import Facts
 from colonnade.errors import GraphError, ShapeError
 from colonnade.ops.graph._facts import nonnegative, one, want_rank
-from colonnade.ops.graph._slicing import Cut, Step, cut_facts, indexer
+from colonnade.ops.graph._slicing import Cut, Step, cut_facts, indexer, lower_steps
 from colonnade.ops.graph._values import array, integers, like
-from colonnade.ops.graph.strided_slice import lower_steps
 from colonnade.ops.op import GraphOp, Inferred, Lowered, Operand, Value, fresh
 
 
@@ -48,7 +47,7 @@ class Slice(GraphOp):
         return like(x, source[indexer(steps)])
 
     def lower(self, *args: Operand) -> Lowered | None:
-        """aten.slice, where one dim is touched and all is known."""
+        """One aten call a dim that is touched, where all is known."""
         x, begin, size = (a.facts for a in args)
         if x.shape is None or begin.values is None or size.values is None:
             return None

@@ -9,7 +9,7 @@ import torch
 from colonnade.core import dims
 from colonnade.core.dims import Dim
 from colonnade.ops.graph._elementwise import Binary, Range
-from colonnade.ops.op import GraphOp
+from colonnade.ops.op import GraphOp, Lowered, Operand
 
 
 @dataclass(frozen=True)
@@ -28,3 +28,8 @@ class SquaredDifference(Binary, GraphOp):
     def value(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         """By torch."""
         return (a - b) * (a - b)
+
+    def lower(self, *args: Operand) -> Lowered:
+        """aten.square of the difference."""
+        a, b = args
+        return Lowered("aten.square.default", (Lowered("aten.sub.Tensor", (a.value, b.value)),))

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.core import facts
+from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
 from colonnade.core.facts import Facts
 from colonnade.errors import ColonnadeError, GraphError, ShapeError
 from colonnade.ops.graph._facts import nonnegative, one, want_rank
-from colonnade.ops.graph._slicing import Cut, New, Step, Take, clamp, cut_facts, indexer, whole
+from colonnade.ops.graph._slicing import Cut, New, Step, Take, clamp, cut_facts, indexer, lower_steps
 from colonnade.ops.graph._values import array, integers, like
 from colonnade.ops.op import GraphOp, Inferred, Lowered, Operand, Value, fresh
 
@@ -56,7 +56,7 @@ class StridedSlice(GraphOp):
         return like(x, source[indexer(steps)])
 
     def lower(self, *args: Operand) -> Lowered | None:
-        """aten.slice or aten.select, where one dim is touched and all is known."""
+        """One aten call a dim that is touched, where all is known."""
         x, begin, end, strides = (a.facts for a in args)
         entries = [f.values for f in (begin, end, strides)]
         if x.shape is None or any(e is None for e in entries):
@@ -117,27 +117,6 @@ def _place(begin: Dim | None, dim: Dim, kind: type[ColonnadeError]) -> Dim | Non
         if not -dim <= begin < dim:
             raise kind("strided_slice: index out of range", got=str(begin), want=f"-{dim} .. {dim - 1}")
         return begin % dim
+    if begin == -1:
+        return dims.sub(dim, 1)
     return begin if begin is not None and nonnegative(begin) else None
-
-
-def lower_steps(value: Any, shape: facts.Shape, steps: Sequence[Step]) -> Lowered | None:
-    """One aten call that cuts one dim; None where more than one dim is touched."""
-    if any(isinstance(s, New) for s in steps):
-        return None
-    touched = [
-        (k, s) for k, (s, d) in enumerate(zip(steps, shape, strict=True)) if isinstance(s, Take) or not whole(s, d)
-    ]
-    if not touched:
-        return Lowered("aten.alias.default", (value,))
-    if len(touched) > 1:
-        return None
-    ((k, step),) = touched
-    if isinstance(step, Take):
-        return None if step.at is None else Lowered("aten.select.int", (value, k, step.at))
-    if not isinstance(step, Cut) or step.step < 1 or step.begin is None:
-        return None
-    if not isinstance(step.begin, int) or not isinstance(step.size, int):
-        return None
-    if not isinstance(shape[k], int):  # a block may reach beyond the dim: aten.slice would cut it off silently
-        return Lowered("aten.narrow.default", (value, k, step.begin, step.size)) if step.step == 1 else None
-    return Lowered("aten.slice.Tensor", (value, k, step.begin, step.begin + step.size * step.step, step.step))

@@ -14,10 +14,10 @@ def in_place(op: str) -> str:
 
 
 _UNARY = _aten(
-    "abs acos acosh asin asinh atan atanh bitwise_not ceil clamp cos cosh elu erf exp expm1 floor gelu hardsigmoid "
-    "hardswish hardtanh isfinite isinf isnan leaky_relu lgamma log log10 log1p log2 log_sigmoid logical_not mish "
-    "nan_to_num neg reciprocal relu relu6 round rsqrt selu sgn sigmoid sign sin sinh silu softplus sqrt square tan "
-    "tanh trunc"
+    "abs acos acosh asin asinh atan atanh bitwise_not ceil clamp cos cosh elu erf erfc exp expm1 floor gelu "
+    "hardsigmoid hardswish hardtanh isfinite isinf isnan leaky_relu lgamma log log10 log1p log2 log_sigmoid "
+    "logical_not mish nan_to_num neg reciprocal relu relu6 round rsqrt selu sgn sigmoid sign silu sin sinh "
+    "softplus sqrt square tan tanh trunc"
 )
 ELEMENTWISE = (
     *(f"{op}.default" for op in _UNARY),

@@ -231,6 +231,27 @@ def _unsqueeze(call: Call) -> Made:
     return (*x.shape[:axis], 1, *x.shape[axis:])
 
 
+def _flip(call: Call) -> Made:
+    x = call.tensor()
+    for axis in call.axes(x.rank, "dims"):
+        _off(x, axis, "turns round")
+    return x.shape
+
+
+def _pad(call: Call) -> Made:
+    """Pairs of numbers, those of the last axis first; a negative one cuts."""
+    x, pads = call.tensor(), call.size("pad")
+    if len(pads) % 2 or len(pads) > 2 * x.rank:
+        raise Unproven(f"pads {shown(x.shape)} by {shown(pads)}")
+    shape = list(x.shape)
+    for k in range(len(pads) // 2):
+        axis, pair = x.rank - 1 - k, pads[2 * k : 2 * k + 2]
+        if pair != (0, 0):
+            _off(x, axis, "pads")
+            shape[axis] = dims.add(shape[axis], *pair)
+    return _plain(tuple(shape))
+
+
 def _squeeze(call: Call) -> Made:
     x = call.tensor()
     gone = call.axes(x.rank)
@@ -423,6 +444,12 @@ def _require(call: Call) -> Made:
     return []
 
 
+def _top_k(call: Call) -> Made:
+    x, k = call.tensor("x"), call.integer("k")
+    _off(x, counted(-1, x.rank), "sorts")
+    return [(*x.shape[:-1], k)] * 2
+
+
 def _item(call: Call) -> Made:
     index = call.integer("index")
     values = call.arguments["values"]
@@ -457,6 +484,8 @@ RULES: dict[str, Rule] = {
     "aten.flatten.using_ints": _flatten,
     "aten.unsqueeze.default": _unsqueeze,
     **dict.fromkeys(names.SQUEEZES, _squeeze),
+    "aten.flip.default": _flip,
+    "aten.constant_pad_nd.default": _pad,
     "aten.permute.default": _permute,
     "aten.transpose.int": _transpose,
     "aten.t.default": _t,
@@ -478,4 +507,7 @@ RULES: dict[str, Rule] = {
     PLACE: _place,
     REQUIRE: _require,
     ITEM: _item,
+    "colonnade.floor_mod": _elementwise,
+    "colonnade.fmod": _elementwise,
+    "colonnade.top_k": _top_k,
 }

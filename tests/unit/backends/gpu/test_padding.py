@@ -123,7 +123,7 @@ DEPENDENT: dict[str, tuple[tuple[Instruction, ...], str, str]] = {
     ),
     "cumsum over the batch": (
         (line("f", "flip.default", x, (0,)), line("y", "cumsum.default", Ref("f"), 0)),
-        "no rule",
+        "turns round the batch",
         "f",
     ),
     "cumsum from above": ((line("y", "cumsum.default", x, 0),), "runs along the batch", "y"),
@@ -170,6 +170,17 @@ DEPENDENT: dict[str, tuple[tuple[Instruction, ...], str, str]] = {
     ),
     "two labels of the batch": ((line("y", "einsum.default", "ab,cb->ac", (x, x)),), "every row meets every row", "y"),
     "a band along the batch": ((line("y", "tril.default", x),), "counts along the batch", "y"),
+    "the largest of the batch": (
+        (line("t", "t.default", x), line("k", "colonnade.top_k", Ref("t"), 2, "int32"), line("y", ITEM, Ref("k"), 0)),
+        "sorts the batch",
+        "k",
+    ),
+    "a row more": ((line("y", "constant_pad_nd.default", x, (0, 0, 1, 0), 0.0),), "pads the batch", "y"),
+    "rows by index tuples": (
+        (line("i", "unsqueeze.default", ids, 1), line("y", "colonnade.gather_nd", x, Ref("i"))),
+        "no rule",
+        "y",
+    ),
     "a row of the batch": ((line("y", "select.int", x, 0, -1),), "takes one of the batch", "y"),
     "rows of the batch": ((line("y", "slice.Tensor", x, 0, 1),), "takes a part of the batch", "y"),
     "rows by number": ((line("y", "index_select.default", x, 0, Ref("index")),), "takes rows by index of", "y"),
@@ -255,6 +266,15 @@ INDEPENDENT: dict[str, tuple[Instruction, ...]] = {
         line("k", "einsum.default", "ab...,bd->ad...", (Ref("b"), Ref("two"))),
         line("y", "einsum.default", "a...->...a", (Ref("k"),)),
         line("z2", "einsum.default", "...a->a...", (Ref("y"),)),
+    ),
+    "picked and padded": (
+        line("k", "colonnade.top_k", x, 3, "int64"),
+        line("v", ITEM, Ref("k"), 0),
+        line("p", "constant_pad_nd.default", Ref("v"), (1, 2), 0.5),
+        line("n", "constant_pad_nd.default", Ref("p"), (-1, 0, 0, 0), 0.5),
+        line("f", "flip.default", Ref("n"), (-1,)),
+        line("m", "colonnade.floor_mod", Ref("f"), Ref("scale")),
+        line("y", "colonnade.fmod", Ref("m"), Ref("f")),
     ),
     "the batch moved and back": (
         line("p", "permute.default", x, (1, 0)),

@@ -122,9 +122,12 @@ def any_number(w: World, name: str) -> Case:
 
 
 @maker("exp", "log", "log1p", "sqrt", "rsqrt", "tanh", "sigmoid", "elu", "selu", "softplus", "round", "floor", "ceil")
+@maker("sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh", "erf", "erfc", "expm1")
+@maker("reciprocal", "softsign", "is_nan", "is_inf", "is_finite")
 def any_float(w: World, name: str) -> Case:
     r = w.random
-    return op_of(name), [w.fed(numbers(r, shape(r), r.choice(["float32", "float64"])))]
+    # TensorFlow's error function of doubles is NaN at infinity in some lanes.
+    return op_of(name), [w.fed(numbers(r, shape(r), r.choice(["float32", "float32" if "erf" in name else "float64"])))]
 
 
 @maker("leaky_relu")
@@ -149,12 +152,12 @@ def pair(w: World, dtype: str) -> list[Val]:
     return made if r.random() < 0.5 else made[::-1]
 
 
-@maker("add", "sub", "mul", "maximum", "minimum", "floor_div", "floor_mod", "squared_difference")
+@maker("add", "sub", "mul", "maximum", "minimum", "floor_div", "floor_mod", "squared_difference", "truncate_mod")
 def two_numbers(w: World, name: str) -> Case:
     return op_of(name), pair(w, w.random.choice(["float32", "int32", "int64", "int32"]))
 
 
-@maker("real_div", "div_no_nan")
+@maker("real_div", "div_no_nan", "atan2", "xlogy", "mul_no_nan")
 def two_floats(w: World, name: str) -> Case:
     return op_of(name), pair(w, w.random.choice(["float32", "float64"]))
 
@@ -171,7 +174,12 @@ def power(w: World) -> Case:
     ]
 
 
-@maker("logical_and", "logical_or")
+@maker("truncate_div")
+def two_integers(w: World) -> Case:
+    return op_of("truncate_div"), pair(w, w.random.choice(["int32", "int64"]))
+
+
+@maker("logical_and", "logical_or", "logical_xor")
 def two_bools(w: World, name: str) -> Case:
     return op_of(name), pair(w, "bool")
 
@@ -446,12 +454,89 @@ def one_hot(w: World) -> Case:
     return op_of("one_hot", axis=r.randint(-1, x.array.ndim)), [x, w.scalar(r.choice([0, 1, 4])), *values]
 
 
-@maker("arg_max")
-def arg_max(w: World) -> Case:
+@maker("arg_max", "arg_min")
+def arg(w: World, name: str) -> Case:
     r = w.random
     x = w.any(numbers(r, shape(r, 1, 3), r.choice(["float32", "int32"]), True))
     out_type = r.choice(["int32", "int64"])
-    return op_of("arg_max", out_type), [x, w.scalar(r.randint(-x.array.ndim, x.array.ndim - 1))]
+    return op_of(name, out_type), [x, w.scalar(r.randint(-x.array.ndim, x.array.ndim - 1))]
+
+
+@maker("split")
+def split(w: World) -> Case:
+    r = w.random
+    x = anything(w, 1, 3)
+    at = r.randrange(x.array.ndim)
+    d = x.array.shape[at]
+    count = r.choice([k for k in (1, 2, 3, 5) if d % k == 0] if r.random() < 0.9 else [1, 2, 4])
+    return op_of("split", count), [w.any(np.int32(at if r.random() < 0.5 else at - x.array.ndim)), x]
+
+
+@maker("split_v")
+def split_v(w: World) -> Case:
+    r = w.random
+    x = anything(w, 1, 3)
+    at = r.randrange(x.array.ndim)
+    cuts = sorted(r.randint(0, x.array.shape[at]) for _ in range(r.randint(0, 2)))
+    sizes = np.diff([0, *cuts, x.array.shape[at]]).tolist()
+    if r.random() < 0.3:
+        sizes[r.randrange(len(sizes))] = r.choice([-1, -1, 2])
+    pick = w.sized if r.random() < 0.8 else lambda v: w.fed(np.array(v, np.int32))
+    return op_of("split_v", len(sizes)), [x, pick(sizes), w.known(np.int32(at))]
+
+
+@maker("unpack")
+def unpack(w: World) -> Case:
+    r = w.random
+    x = indices(w)[0] if r.random() < 0.3 else anything(w, 1, 3)
+    at = r.randint(-x.array.ndim, x.array.ndim - 1)
+    count = x.array.shape[at] if r.random() < 0.95 else 2
+    return op_of("unpack", max(count, 1), at), [x]
+
+
+@maker("reverse")
+def reverse(w: World) -> Case:
+    r = w.random
+    x = anything(w)
+    over = [k if r.random() < 0.5 else k - x.array.ndim for k in range(x.array.ndim) if r.random() < 0.5]
+    return op_of("reverse"), [x, w.any(np.array(over, np.int32))]
+
+
+@maker("cumsum", "cumprod")
+def scan(w: World, name: str) -> Case:
+    r = w.random
+    x = w.any(numbers(r, shape(r, 1, 3), r.choice(["float32", "int32"]), True))
+    at = w.known(np.int32(r.randint(-x.array.ndim, x.array.ndim - 1)))
+    return op_of(name, exclusive=r.random() < 0.5, reverse=r.random() < 0.5), [x, at]
+
+
+@maker("pad")
+def pad(w: World) -> Case:
+    r = w.random
+    dtype = r.choice(["float32", "int32", "string"])
+    x = w.any(numbers(r, shape(r), dtype))
+    counts = [r.choice([0, 0, 1, 2]) for _ in range(2 * x.array.ndim)]
+    if counts and r.random() < 0.05:
+        counts[0] = -1
+    value = {"float32": r.choice([0.0, -1.5, float("inf")]), "int32": r.choice([0, -7]), "string": b"p"}[dtype]
+    made = np.array(counts, np.int32).reshape(-1, 2)
+    return op_of("pad", value), [x, w.known(made) if r.random() < 0.8 else w.fed(made)]
+
+
+@maker("mirror_pad")
+def mirror_pad(w: World) -> Case:
+    r = w.random
+    x = w.any(numbers(r, shape(r, 1, 3), r.choice(["float32", "int32"])))
+    made = np.array([r.choice([0, 0, 1, 2]) for _ in range(2 * x.array.ndim)], np.int32).reshape(-1, 2)
+    return op_of("mirror_pad", r.random() < 0.5), [x, w.known(made) if r.random() < 0.8 else w.fed(made)]
+
+
+@maker("top_k")
+def top_k(w: World) -> Case:
+    r = w.random
+    x = w.any(numbers(r, shape(r, 1, 3), r.choice(["float32", "int32"]), True))
+    k = r.randint(0, x.array.shape[-1]) if r.random() < 0.9 else 4
+    return op_of("top_k"), [x, w.any(np.int32(k))]
 
 
 @maker("sparse_to_dense")
@@ -673,9 +758,9 @@ def bias_add(w: World) -> Case:
     return op_of("bias_add"), [w.any(numbers(r, dims, "float32")), w.any(numbers(r, dims[-1:], "float32"))]
 
 
-@maker("softmax")
-def softmax(w: World) -> Case:
-    return op_of("softmax"), [w.any(numbers(w.random, shape(w.random, 1, 3), "float32", True))]
+@maker("softmax", "log_softmax")
+def softmax(w: World, name: str) -> Case:
+    return op_of(name), [w.any(numbers(w.random, shape(w.random, 1, 3), "float32", True))]
 
 
 @maker("sparse_reshape")

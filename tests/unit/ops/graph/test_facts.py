@@ -145,10 +145,20 @@ def test_slices_that_may_clamp_have_a_fresh_size() -> None:
     x = fed("float32", B)
     one = known([1])
     assert infer("strided_slice", x, known([0]), known([5]), one).shape == (fresh(0),)
-    assert infer("strided_slice", x, known([1]), known([0]), one, end_mask=1).shape == (fresh(0),)
+    assert infer("strided_slice", x, known([1]), known([2]), one).shape == (fresh(0),)
     assert infer("strided_slice", x, known([0]), fed("int32", 1, content=(B,)), one).shape == (B,)
     assert infer("strided_slice", x, known([0]), known([0]), known([-1]), begin_mask=1, end_mask=1).shape == (B,)
     assert infer("strided_slice", fed("float32", dims.add(B, 3)), known([1]), known([3]), one).shape == (2,)
+
+
+def test_slices_open_at_an_end_know_their_size() -> None:
+    x, one = fed("float32", B), known([1])
+    but_one = dims.maximum(dims.sub(B, 1), 0)
+    assert infer("strided_slice", x, known([1]), known([0]), one, end_mask=1).shape == (but_one,)
+    assert infer("strided_slice", x, known([0]), known([-1]), one, begin_mask=1).shape == (but_one,)
+    last = infer("strided_slice", x, known([-1]), known([0]), one, end_mask=1).shape
+    assert last == (dims.sub(B, but_one),)
+    assert [dims.evaluate(last[0], {B: n}) for n in (0, 1, 5)] == [0, 1, 1]
 
 
 def test_a_reversed_slice_is_no_identity() -> None:

@@ -1,0 +1,22 @@
+"""`asin`: the angle of a sine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from colonnade.ops.graph._elementwise import Unary
+from colonnade.ops.op import GraphOp
+
+
+@dataclass(frozen=True)
+class Asin(Unary, GraphOp):
+    """`out = asin(x)`; NaN outside -1 .. 1."""
+
+    aten: ClassVar[str] = "aten.asin.default"
+
+    def value(self, x: torch.Tensor) -> torch.Tensor:
+        """By torch."""
+        return x.asin()

@@ -1,0 +1,22 @@
+"""`cosh`: the hyperbolic cosine."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from colonnade.ops.graph._elementwise import Unary
+from colonnade.ops.op import GraphOp
+
+
+@dataclass(frozen=True)
+class Cosh(Unary, GraphOp):
+    """`out = cosh(x)`."""
+
+    aten: ClassVar[str] = "aten.cosh.default"
+
+    def value(self, x: torch.Tensor) -> torch.Tensor:
+        """By torch."""
+        return x.cosh()

@@ -1,0 +1,22 @@
+"""`cumsum`: running sums along an axis."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from colonnade.ops.graph._scan import Scan
+from colonnade.ops.op import GraphOp
+
+
+@dataclass(frozen=True)
+class Cumsum(Scan, GraphOp):
+    """`out[i] = sum of x[0] to x[i]` along the axis that the second operand names; integers wrap.
+
+    exclusive: without x[i] itself.   reverse: from the end.
+    """
+
+    aten: ClassVar[str] = "cumsum"
+    start: ClassVar[int] = 0
+    exclusive: bool = False
+    reverse: bool = False

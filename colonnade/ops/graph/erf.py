@@ -1,0 +1,22 @@
+"""`erf`: the error function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from colonnade.ops.graph._elementwise import Unary
+from colonnade.ops.op import GraphOp
+
+
+@dataclass(frozen=True)
+class Erf(Unary, GraphOp):
+    """`out = erf(x)`."""
+
+    aten: ClassVar[str] = "aten.erf.default"
+
+    def value(self, x: torch.Tensor) -> torch.Tensor:
+        """By torch."""
+        return x.erf()

@@ -1,0 +1,22 @@
+"""`reciprocal`: the reciprocal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from colonnade.ops.graph._elementwise import Unary
+from colonnade.ops.op import GraphOp
+
+
+@dataclass(frozen=True)
+class Reciprocal(Unary, GraphOp):
+    """`out = 1 / x`."""
+
+    aten: ClassVar[str] = "aten.reciprocal.default"
+
+    def value(self, x: torch.Tensor) -> torch.Tensor:
+        """By torch."""
+        return x.reciprocal()

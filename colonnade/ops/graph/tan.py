@@ -1,0 +1,22 @@
+"""`tan`: the tangent."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from colonnade.ops.graph._elementwise import Unary
+from colonnade.ops.op import GraphOp
+
+
+@dataclass(frozen=True)
+class Tan(Unary, GraphOp):
+    """`out = tan(x)`; NaN at infinity."""
+
+    aten: ClassVar[str] = "aten.tan.default"
+
+    def value(self, x: torch.Tensor) -> torch.Tensor:
+        """By torch."""
+        return x.tan()
