@@ -85,6 +85,12 @@ def from_data(dim: Dim) -> bool:
     return any(_DATA.fullmatch(s.name) for s in symbols_of(dim))
 
 
+@functools.lru_cache(maxsize=1 << 16)
+def is_clamped(dim: Dim) -> bool:
+    """Whether the larger of two dims is in it."""
+    return not isinstance(dim, int) and bool(dim.has(max_))
+
+
 def is_symbol(dim: Dim) -> bool:
     """Whether the dim is a bare symbol."""
     return isinstance(dim, sympy.Symbol)

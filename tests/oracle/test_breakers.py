@@ -105,7 +105,7 @@ def a_first_row_broadcast(tf: Any) -> Any:
     return {"x": x}, {"out": x - x[:1]}
 
 
-@case(batches(floats, 3), refused=True)
+@case(batches(floats, 3))
 def all_rows_but_one_broadcast(tf: Any) -> Any:
     x = given(tf, "x", None, 3)
     return {"x": x}, {"out": x[1:] + x}
@@ -292,13 +292,13 @@ def quotients_of_integers(tf: Any) -> Any:
     return {"x": x, "y": y}, {"mod": tf.math.floormod(x, y), "div": tf.math.floordiv(x, y)}
 
 
-@case([{"x": np.float32([[3.4e38], [-7.0]]), "y": np.float32([[0.5], [2.0]])}], refused=True)
+@case([{"x": np.float32([[3.4e38], [-7.0]]), "y": np.float32([[0.5], [2.0]])}])
 def remainders_of_floats(tf: Any) -> Any:
     x, y = given(tf, "x", None, 1), given(tf, "y", None, 1)
     return {"x": x, "y": y}, {"out": tf.math.floormod(x, y)}
 
 
-@case([{"x": np.float32([[np.nan], [-0.0], [1e-40], [3.0]])}], refused=True)
+@case([{"x": np.float32([[np.nan], [-0.0], [1e-40], [3.0]])}])
 def truth_of_floats(tf: Any) -> Any:
     x = given(tf, "x", None, 1)
     return {"x": x}, {"out": tf.cast(tf.cast(x, tf.bool), tf.float32)}
@@ -323,7 +323,7 @@ def a_broadcast_to_a_known_width(tf: Any) -> Any:
 def a_concat_with_an_operand_that_is_not_supported(tf: Any) -> Any:
     x, y = given(tf, "x", None, 1, dtype=tf.int64), given(tf, "y", None, 3)
     looked_up = tf.gather(variable(tf, "t", 7, 3), tf.squeeze(x, [1]))
-    return {"x": x, "y": y}, {"out": tf.concat([looked_up, tf.cast(y > 0.0, tf.float32)], 1)}
+    return {"x": x, "y": y}, {"out": tf.concat([looked_up, tf.cast(tf.cast(y, tf.int8), tf.float32)], 1)}
 
 
 # --------------------------------------------------------------------------------------------------------------------

@@ -179,7 +179,7 @@ def _broadcast_dim(op: str, k: int, column: tuple[Dim, ...], equal: list[tuple[D
         return numbers.pop()
     if not symbolic:
         return 1
-    if len(symbolic) > 1 and any(map(dims.from_data, symbolic)):
+    if len(symbolic) > 1 and any(dims.from_data(d) or dims.is_clamped(d) for d in symbolic):
         return fresh(k)
     equal.extend((symbolic[0], d) for d in symbolic[1:])
     return symbolic[0]
