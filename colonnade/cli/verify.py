@@ -138,6 +138,7 @@ def show(out: Console, verdict: Verdict) -> None:
         ]
         out.print(table(f"flips behind a step: {len(verdict.flips)}", head, rows))
     _notes(out, f"Colonnade refuses {len(verdict.refused)} rows that the source answers", verdict.refused)
+    _notes(out, f"Colonnade answers {len(verdict.answered)} rows that the source refuses", verdict.answered)
     _notes(out, f"Colonnade crashed {len(verdict.crashed)} times", verdict.crashed)
     refused = (
         f"{len(verdict.no_oracle)} rows have no oracle (the source refuses them), {verdict.both_refused} are refused"

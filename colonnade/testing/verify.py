@@ -20,6 +20,7 @@ from colonnade.testing.compare import (
     difference,
     overflowing,
 )
+from colonnade.testing.deviations import excuse
 from colonnade.testing.points import Point, dense_inputs, margin, points_of, steps
 from colonnade.testing.requests import Request, corner_rows, inputs_of, make_request, take
 from colonnade.testing.sides import CRASHES, Answer, Side
@@ -93,9 +94,9 @@ class Verdict:
     """What a verification found.
 
     refused: rows that the source answers and Colonnade refuses.   crashed: rows on which Colonnade failed without an
-    error of its own.   no_oracle: rows that the source itself refuses; only the shape of our answer was checked.
-    both_refused: how many of them Colonnade refuses as well.   overflow: how many rows had dense values that were not
-    compared.   unchecked: points that the source cannot show, with the reason.
+    error of its own.   no_oracle: rows that the source itself refuses.   both_refused: how many of them Colonnade
+    refuses as well.   answered: those that it answers although no deviation is listed.   overflow: how many rows had
+    dense values that were not compared.   unchecked: points that the source cannot show, with the reason.
     """
 
     oracle: str
@@ -106,6 +107,7 @@ class Verdict:
     flips: list[Flip] = field(default_factory=list)
     refused: list[RowNote] = field(default_factory=list)
     crashed: list[RowNote] = field(default_factory=list)
+    answered: list[RowNote] = field(default_factory=list)
     no_oracle: list[RowNote] = field(default_factory=list)
     both_refused: int = 0
     overflow: int = 0
@@ -117,7 +119,8 @@ class Verdict:
         """Whether everything agrees. Facts: a check that compared nothing is not a check."""
         flips = all(f.excused for f in self.flips)
         answered = any(r.compared for r in self.results.values())
-        return answered and flips and not self.refused and not self.crashed and all(r.ok for r in self.results.values())
+        rows = not self.refused and not self.crashed and not self.answered
+        return answered and flips and rows and all(r.ok for r in self.results.values())
 
     def of_kind(self, kind: str) -> list[PointResult]:
         """The compared points of one kind, the worst first."""
@@ -140,6 +143,7 @@ class Verdict:
             "flips": [vars(f) for f in self.flips[:MAX_LISTED]],
             "refused": [vars(n) for n in self.refused[:MAX_LISTED]],
             "crashed": [vars(n) for n in self.crashed[:MAX_LISTED]],
+            "answered": [vars(n) for n in self.answered[:MAX_LISTED]],
             "no_oracle": [vars(n) for n in self.no_oracle[:MAX_LISTED]],
             "both_refused": self.both_refused,
             "overflow_rows": self.overflow,
@@ -241,7 +245,7 @@ class _Check:
             good, messages = rows_answered(self.program, self.oracle, request)
             for row, message in messages.items():
                 self.verdict.no_oracle.append(RowNote(request.name, row, message))
-                self._alone(request, row)
+                self._alone(request, row, message)
             if not len(good):
                 return
             asked = take(self.program, request, good)
@@ -256,8 +260,8 @@ class _Check:
             return
         self._compare(asked, mine, theirs)
 
-    def _alone(self, request: Request, row: int) -> None:
-        """A row without an oracle: an error of ours or an answer of the right shape, never a crash."""
+    def _alone(self, request: Request, row: int, message: str) -> None:
+        """A row without an oracle: an error of ours, or an answer of the right shape where a deviation is listed."""
         alone = take(self.program, request, [row] if request.rows else [])
         try:
             answer = self.ours.answer(alone)
@@ -267,6 +271,8 @@ class _Check:
         except CRASHES as error:
             self.verdict.crashed.append(RowNote(request.name, row, f"{type(error).__name__}: {error}"))
             return
+        if excuse(alone.rows, message) is None:
+            self.verdict.answered.append(RowNote(request.name, row, message))
         for output in self.program.outputs:
             value = answer[f"output:{output.name}"]
             wrong = value.ndim != len(output.shape) or any(

@@ -12,14 +12,12 @@ import numpy as np
 import pytest
 
 from colonnade import compiler
-from colonnade.backends.gpu.backend import GpuBackend
 from colonnade.errors import IdRangeError
 from colonnade.executable import Executable
 from colonnade.testing.oracle import OracleError, TensorFlowModel
-from tests.oracle.tf_models import layer, saved
+from tests.oracle.tf_models import TARGETS, compiled, layer, saved
 
 Array = np.ndarray[Any, Any]
-TARGETS = ("reference", "cpu", "gpu")
 HUGE = (2**63 - 1, -(2**63), 2**31, -(2**31), 2**32 + 3)
 
 
@@ -293,14 +291,8 @@ class Model:
 
     def on(self, target: str) -> Executable:
         if target not in self.targets:
-            self.targets[target] = self._compiled(target)
+            self.targets[target] = compiled(self.path, target)
         return self.targets[target]
-
-    def _compiled(self, target: str) -> Executable:
-        if target != "gpu":
-            return compiler.compile(self.path, target)
-        program, weights, explanation, _ = compiler.lower(self.path)
-        return Executable(program, weights, GpuBackend(interpret=True), explanation=explanation)
 
 
 @pytest.fixture(scope="module")

@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade import compiler
-from colonnade.backends.gpu.backend import GpuBackend
-from colonnade.executable import Executable
 from colonnade.testing.oracle import TensorFlowModel
 from colonnade.testing.tensorflow import tensorflow
+from tests.oracle.tf_models import TARGETS, compiled
 
 WORDS = [b"a", b"b", b"", b"c" * 40, b"nothing", b"\xff"]
 NUMBERS = [0, 3, 7, -1, -5, 40, 2**62]
-TARGETS = ("reference", "cpu", "gpu")
 
 
 def columns(tf: Any) -> list[Any]:
@@ -97,13 +94,6 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def oracle(path: Path) -> Iterator[TensorFlowModel]:
     with TensorFlowModel(path) as model:
         yield model
-
-
-def compiled(path: Path, target: str) -> Executable:
-    if target != "gpu":
-        return compiler.compile(path, target)
-    program, weights, explanation, _ = compiler.lower(path)
-    return Executable(program, weights, GpuBackend(interpret=True), explanation=explanation)
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -10,15 +10,12 @@ import numpy as np
 import pytest
 
 from colonnade import compiler
-from colonnade.backends.gpu.backend import GpuBackend
 from colonnade.errors import ColonnadeError, IdRangeError
-from colonnade.executable import Executable
 from colonnade.testing.oracle import OracleError, TensorFlowModel
 from colonnade.testing.tensorflow import tensorflow
-from tests.oracle.tf_models import counted
+from tests.oracle.tf_models import TARGETS, compiled, counted
 
 NAN, INF = float("nan"), float("inf")
-TARGETS = ("reference", "cpu", "gpu")
 Row = tuple[Sequence[int], Sequence[float]]
 HANDED: list[Row] = [([0, 1], [1, 3]), ([2], [0]), ([1], [-2]), ([], [])]
 """A public report: rows whose weights are all zero or negative, or that have none."""
@@ -60,13 +57,6 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
             session.run(v1.global_variables_initializer())
             v1.saved_model.simple_save(session, str(path), {"rows": text}, {"out": out})
     return request.param, path
-
-
-def compiled(path: Path, target: str) -> Executable:
-    if target != "gpu":
-        return compiler.compile(path, target)
-    program, weights, explanation, _ = compiler.lower(path)
-    return Executable(program, weights, GpuBackend(interpret=True), explanation=explanation)
 
 
 @pytest.mark.parametrize("target", TARGETS)

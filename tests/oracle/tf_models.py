@@ -1,4 +1,4 @@
-"""SavedModels made in a test: a function that builds a TF1 graph, saved with reference variables."""
+"""SavedModels made in a test, and compiled: a function builds a TF1 graph, saved with reference variables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from colonnade import compiler
+from colonnade.backends.gpu.backend import GpuBackend
+from colonnade.executable import Executable
 from colonnade.testing.tensorflow import tensorflow
+
+TARGETS = ("reference", "cpu", "gpu")
 
 Build = Callable[[Any], tuple[dict[str, Any], dict[str, Any]]]
 """From the module `tensorflow` to inputs and outputs by name."""
@@ -41,3 +46,12 @@ def counted(tf: Any) -> Any:
 def layer(tf: Any, features: dict[str, Any], *columns: Any) -> dict[str, Any]:
     """The one output: TensorFlow's input layer of columns."""
     return {"out": tf.compat.v1.feature_column.input_layer(features, list(columns))}
+
+
+def compiled(
+    path: Path, target: str, signature: str | None = None, *, id_policy: str = "error", threads: int = 1
+) -> Executable:
+    """The model for a target; the kernels of `gpu` are interpreted."""
+    program, weights, explanation, _ = compiler.lower(path, signature)
+    backend = GpuBackend(interpret=True) if target == "gpu" else compiler.backend(target)
+    return Executable(program, weights, backend, id_policy=id_policy, threads=threads, explanation=explanation)

@@ -42,7 +42,7 @@ BACKENDS: Mapping[str, Callable[[], Backend]] = {**compiler.TARGETS, compiler.GP
 
 @dataclass(frozen=True)
 class Failure:
-    """A disagreement. kind: import, compile, refused, crashed, or that of a point (column, concat, output ...)."""
+    """A disagreement. kind: import, compile, refused, answered, crashed, or that of a point (column, output ...)."""
 
     backend: str
     kind: str
@@ -162,6 +162,7 @@ def failures_of(backend: str, verdict: Verdict) -> list[Failure]:
         if not r.ok
     ]
     found += [Failure(backend, "flip", f.output, f.request, f"row {f.row}") for f in verdict.flips if not f.excused]
+    found += [Failure(backend, "answered", "", n.request, f"row {n.row}: {n.message}") for n in verdict.answered]
     found += [Failure(backend, "refused", "", n.request, f"row {n.row}: {n.message}") for n in verdict.refused]
     return found + [Failure(backend, "crashed", "", n.request, f"row {n.row}: {n.message}") for n in verdict.crashed]
 

@@ -16,6 +16,7 @@ from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Input, Instruction, Output, Program, Ref, Weights
 from colonnade.testing import golden
 from colonnade.testing.bench import torch_threads
+from colonnade.testing.oracle import OracleError
 from colonnade.testing.points import points_of, probe
 from colonnade.testing.recording import record, recorded
 from colonnade.testing.requests import Request, corner_rows, hints_from, joined, make_request, take
@@ -139,15 +140,25 @@ def _marked(right: ColonnadeSide, rows: list[int]) -> Request:
     return request
 
 
-def test_rows_without_an_oracle_are_set_apart(right: ColonnadeSide) -> None:
+def test_rows_that_the_source_refuses_and_we_answer_are_red(right: ColonnadeSide) -> None:
     oracle = Refusing(right, "int_0", 77_777)
     verdict = _verdict(right, oracle, [_marked(right, [2, 7])])
-    assert verdict.ok
-    assert [(n.row, n.message) for n in verdict.no_oracle] == [(7, "refused"), (2, "refused")] or sorted(
-        n.row for n in verdict.no_oracle
-    ) == [2, 7]
-    assert verdict.both_refused == 0
-    assert all(r.compared for r in verdict.results.values())
+    assert not verdict.ok and verdict.both_refused == 0
+    for notes in (verdict.no_oracle, verdict.answered):
+        assert sorted((n.row, n.message) for n in notes) == [(2, "refused"), (7, "refused")]
+    assert all(r.compared and r.ok for r in verdict.results.values())
+
+
+def test_a_request_without_rows_may_be_answered_where_the_source_refuses_it(right: ColonnadeSide) -> None:
+    class NoRows(Refusing):
+        def answer(self, request: Request) -> dict[str, NDArray[Any]]:
+            if not request.rows:
+                raise OracleError("cannot infer the missing input size for an empty tensor")
+            return self.side.answer(request)
+
+    requests = [make_request(right.program, "ordinary", rows) for rows in (0, 3)]
+    verdict = _verdict(right, NoRows(right, "int_0", 0), requests)
+    assert verdict.ok and len(verdict.no_oracle) == 1 and not verdict.answered and not verdict.both_refused
 
 
 def test_rows_that_both_refuse_are_counted(right: ColonnadeSide) -> None:

@@ -1,0 +1,72 @@
+"""Where Colonnade does not do as TensorFlow does, and why: the one list, which verifications and the fuzzer use.
+
+Whatever is not listed and differs is a mistake of ours. A row that TensorFlow refuses must be refused, unless a
+deviation that `answers` says that it may be answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One difference.
+
+    answers: of the rows of a request and TensorFlow's message, whether this is why we answer what TensorFlow refuses;
+    None where both answer or the user asked for it.
+    """
+
+    name: str
+    tensorflow: str
+    ours: str
+    reason: str
+    answers: Callable[[int, str], bool] | None = None
+
+
+DEVIATIONS = (
+    Deviation(
+        "no rows",
+        "refuses a request without rows where a reshape has an unknown dim beside the batch (SparseReshape, Reshape)",
+        "answers with outputs that have no rows",
+        "the sizes are known from the model: the error is the op's, which divides by the number of rows",
+        lambda rows, message: rows == 0,
+    ),
+    Deviation(
+        "an id outside its table",
+        "refuses the request on a CPU and reads zeros on a GPU, without a word",
+        "refuses the request on every device; with the id policy 'zero' reads zeros on every device and counts them",
+        "the same request has the same answer wherever it runs; zeros are the user's own choice",
+    ),
+    Deviation(
+        "the order of sums",
+        "adds the rows of a pooled feature, and the products of a dense layer, in an order of its own",
+        "adds in an order that may be another: the last bits of float32 sums differ, within the tolerance of "
+        "`colonnade verify`; a lookup of one row has equal bits",
+        "no order is more right, and TensorFlow's own changes with the machine and the number of threads",
+    ),
+    Deviation(
+        "denormal floats",
+        "flushes them to zero",
+        "flushes those that make an id; pooled and dense values may keep them",
+        "an id that differs is another row; a difference below the least normal float32 is below any tolerance",
+    ),
+    Deviation(
+        "payloads of NaN",
+        "gives a NaN whose bits depend on the machine",
+        "gives a NaN",
+        "the bits of a NaN mean nothing",
+    ),
+    Deviation(
+        "sums that overflow",
+        "gives infinity or a finite value, by the order of addition",
+        "may give the other one",
+        "as for the order of sums: dense values behind inputs of 1e18 and more are not compared",
+    ),
+)
+
+
+def excuse(rows: int, message: str) -> Deviation | None:
+    """The deviation by which a request of so many rows is answered that TensorFlow refuses with this message."""
+    return next((d for d in DEVIATIONS if d.answers is not None and d.answers(rows, message)), None)
