@@ -26,8 +26,8 @@ Array = npt.NDArray[Any]
 
 PARALLEL_NANOSECONDS = 200_000
 """Work below which helpers cost more than they give."""
-STREAM_BYTES = 16 << 20
-"""Outputs from this size on do not fit the caches: they are stored past them."""
+STREAM_BYTES = 3 << 20
+"""Outputs from this size on are stored past the caches: a plain store reads each line before it is overwritten."""
 ITEMS_A_THREAD = 4
 _STRING_OFFSETS = (w.SOURCES + 8 * w.DTYPES.index("string")) // 8
 _DATA = 16  # where in numpy's array object its data pointer lies

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,11 @@ ROW_COST = 2
 CACHE_BYTES = 1 << 20
 FAR_BYTES = 1 << 14
 """Rows are prefetched where all tables together exceed a core's own cache, but for small tables, whose rows recur."""
+FIRST_CACHE_BYTES = 24 << 10
+"""Of a core's first cache (32 KB or more), what tables and boundaries of a block may take."""
+BYTES_A_BOUNDARY = 8
+LEAST_COLUMNS = 8
+"""Columns of a block of single ones, whatever they read: their slots fill whole cache lines."""
 BLOCK_COLUMNS = {w.SINGLE: scratch.BLOCK_COLUMNS, w.POOLED: 4, w.NUMERIC: 32, w.SPREAD: 4}
 """Columns of one block, by kind; the scratch memory has room for so many single ones."""
 
@@ -48,7 +54,7 @@ BLOCK_COLUMNS = {w.SINGLE: scratch.BLOCK_COLUMNS, w.POOLED: 4, w.NUMERIC: 32, w.
 class Lowered:
     """The columns of one program as words.
 
-    blocks: `[blocks, 4]`.   context: what the words name by its place in the call's context.
+    blocks: `[blocks, 5]`.   context: what the words name by its place in the call's context.
     columns, bounds: each column and its table's rows, by the number in its descriptor.
     work: cost of one batch row.   element_work: cost of one element, by its input of offsets.
     streams: whether slots are aligned for stores past the caches.
@@ -126,14 +132,14 @@ def lower_columns(
     builder = _Builder(program, weights, layout, memory, context, tiles)
     builder.zeros, builder.dropped = (memory.hold(np.zeros(4 * widest + MORE_ZEROS, np.uint8)) for _ in range(2))
     made = [builder.column(number, c) for number, c in enumerate(kept)]
-    order = sorted(range(len(made)), key=lambda i: (*made[i].group, i))
+    order = sorted(range(len(made)), key=lambda i: (*made[i].group, made[i].slot, i))
     rows = np.zeros((len(made) + 1, w.DESCRIPTOR_BYTES // 8), np.int64)
     for at, i in enumerate(order):
         rows[at] = made[i].words
     memory_rows = memory.hold(rows)
     element_work = {name: sum(m.element_work for m in made if m.offsets == name) for name in context.offsets}
     return Lowered(
-        blocks=_blocks([made[i].group for i in order], memory_rows),
+        blocks=_blocks([made[i] for i in order], memory_rows),
         context=context,
         columns=tuple(kept),
         bounds=tuple(m.bound for m in made),
@@ -145,17 +151,28 @@ def lower_columns(
     )
 
 
-def _blocks(groups: list[tuple[int, ...]], first: int) -> Words:
+def _blocks(made: Sequence[Made], first: int) -> Words:
     """Runs of columns of one group, cut to the size of a block."""
     rows, at = [], 0
-    while at < len(groups):
-        kind, offsets, *_ = groups[at]
-        end = at
-        while end < len(groups) and groups[end] == groups[at] and end - at < BLOCK_COLUMNS[kind]:
+    while at < len(made):
+        end = at + 1
+        while end < len(made) and made[end].group == made[at].group and _has_room(made[at:end], made[end]):
             end += 1
-        rows.append((kind, first + w.DESCRIPTOR_BYTES * at, end - at, offsets))
+        kind, offsets, *_ = made[at].group
+        adjacent = all(a.slot[1] == b.slot[0] for a, b in itertools.pairwise(made[at:end]))
+        rows.append((kind, first + w.DESCRIPTOR_BYTES * at, end - at, offsets, int(adjacent)))
         at = end
     return np.array(rows, np.int64).reshape(-1, w.BLOCK_BYTES // 8)
+
+
+def _has_room(block: Sequence[Made], more: Made) -> bool:
+    """Whether a block takes one more column: what a tile of it reads is to stay in a core's first cache."""
+    kind = more.group[0]
+    if len(block) >= BLOCK_COLUMNS[kind]:
+        return False
+    if kind != w.SINGLE or len(block) < LEAST_COLUMNS:
+        return True
+    return sum(m.touched for m in block) + more.touched <= FIRST_CACHE_BYTES
 
 
 @dataclass(frozen=True)
@@ -163,11 +180,14 @@ class Made:
     """One column's words.
 
     group: columns of equal groups may share a block; its kind comes first, then where the address of offsets lies.
+    slot: where the first slot begins and ends in an output row.   touched: bytes of its table, and what finds the ids.
     work, element_work: cost of a batch row, of an element of a ragged row by the `offsets`.
     """
 
     words: Words
     group: tuple[int, ...]
+    slot: tuple[int, int]
+    touched: int
     bound: int
     work: float
     streams: bool
@@ -224,7 +244,9 @@ class _Builder:
         aligned = kind != w.SINGLE or dim % LANES != 0 or int(row[w.OFFSET // 8]) % (4 * LANES) == 0
         each = _cost(ids, dim)
         work = ROW_COST + max(width, 0) * each
-        return Made(row, group, bound, work, aligned, offsets, each)
+        begin = int(row[w.OFFSET // 8])
+        touched = max(bound, 1) * (int(row[w.ROW_BYTES // 8]) + BYTES_A_BOUNDARY * int(row[w.TREE // 8] != 0))
+        return Made(row, group, (begin, begin + 4 * dim), touched, bound, work, aligned, offsets, each)
 
     def width(self, field: str) -> int:
         """Elements a batch row of a field, or RAGGED."""
@@ -254,7 +276,11 @@ class _Builder:
         """Write the tree of a column that is nothing but a bucketized float32 whose ids are proven."""
         plain = not row[w.FILTERS // 8] and row[w.ROWS // 8] == w.UNCHECKED and len(ids.steps) == 1
         step = ids.steps[0] if plain else None
-        if isinstance(step, Step) and step.tile == "bucketize_f32" and self.layout.places[ids.field].dtype == "float32":
+        if (
+            isinstance(step, Step)
+            and step.tile in ("bucketize_f32", "bucketize_grid")
+            and self.layout.places[ids.field].dtype == "float32"
+        ):
             tree, height = step.parameters
             if height <= 3:
                 row[w.TREE // 8], row[w.HEIGHT // 8] = tree, height

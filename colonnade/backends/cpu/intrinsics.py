@@ -40,7 +40,9 @@ def _load(llvm: ir.Type, numba_type: types.Type) -> Any:
     def load(typing: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             value = builder.load(builder.inttoptr(args[0], POINTER), typ=llvm, align=1)
-            return builder.sext(value, I64) if llvm is I32 and numba_type is types.int64 else value
+            if numba_type is types.int64 and llvm is not I64:
+                return builder.sext(value, I64) if llvm is I32 else builder.zext(value, I64)
+            return value
 
         return numba_type(types.int64), generate
 
@@ -61,6 +63,8 @@ def _store(llvm: ir.Type, numba_type: types.Type) -> Any:
 
 load_u8: Callable[[int], np.uint8] = _load(I8, types.uint8)
 store_u8: Callable[[int, np.uint8], None] = _store(I8, types.uint8)
+load_u16: Callable[[int], int] = _load(I16, types.int64)
+"""Widened to int64."""
 store_i32: Callable[[int, np.int32], None] = _store(I32, types.int32)
 load_i32: Callable[[int], int] = _load(I32, types.int64)
 """Widened to int64."""

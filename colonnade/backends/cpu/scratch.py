@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from colonnade.backends.cpu.rows import GROUP
 
-ROW_TILE = 32
+ROW_TILE = 128
 """Batch rows of a tile of single columns."""
-BLOCK_COLUMNS = 64
+BLOCK_COLUMNS = 16
 """Most columns of a block."""
 TILE = 512
 """Elements or tokens of a tile of any other column."""

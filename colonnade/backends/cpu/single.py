@@ -7,25 +7,62 @@ from __future__ import annotations
 
 from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
-from colonnade.backends.cpu.intrinsics import LANES, kernel, load_i64, load_lanes, store_i64, store_lanes
+from colonnade.backends.cpu.intrinsics import (
+    LANES,
+    kernel,
+    load_i64,
+    load_lanes,
+    store_i64,
+    store_lanes,
+    stream_lanes,
+)
 from colonnade.backends.cpu.lookups import copy_slots
-from colonnade.backends.cpu.rows import copy_row, stream_row
+from colonnade.backends.cpu.rows import LINE, copy_row, stream_row
 from colonnade.backends.cpu.scratch import DESTINATIONS, ROW_PITCH, ROW_TILE, ROWS_OF_BLOCK
 from colonnade.backends.cpu.tiles.bucketize import bucketized_rows
 from colonnade.backends.cpu.units import element_rows, implements
 from colonnade.backends.cpu.widen import widen
 
+HALF = 4 * LANES
+"""Bytes of a row of eight values: half a cache line."""
+
 
 @kernel
-def _copy_block(s: int, count: int, n: int, shift: int, stride: int, dim: int, stream: int) -> None:
+def _stream_pairs(rows: int, count: int, n: int, out: int, stride: int) -> None:
+    """Copy rows of eight values to slots side by side, whole cache lines past the caches."""
+    for r in range(n):
+        at, c = rows + 8 * r, out & HALF
+        if c != 0:  # half a line, that another block shares
+            c = 1
+            store_lanes(out, load_lanes(load_i64(at)))
+        while c + 2 <= count:
+            first, second = load_lanes(load_i64(at + ROW_PITCH * c)), load_lanes(load_i64(at + ROW_PITCH * (c + 1)))
+            stream_lanes(out + HALF * c, first)
+            stream_lanes(out + HALF * (c + 1), second)
+            c += 2
+        if c < count:
+            store_lanes(out + HALF * c, load_lanes(load_i64(at + ROW_PITCH * c)))
+        out += stride
+
+
+@kernel
+def _stream_block(s: int, count: int, n: int, shift: int, stride: int, dim: int) -> None:
+    """Facts: as `_copy_block`; dim is a multiple of 16."""
+    for r in range(n):
+        for c in range(count):
+            row, out = load_i64(s + ROWS_OF_BLOCK + ROW_PITCH * c + 8 * r), load_i64(s + DESTINATIONS + 8 * c) + shift
+            if out % LINE == 0:
+                stream_row(row, out, dim)
+            else:
+                copy_row(row, out, dim)
+        shift += stride
+
+
+@kernel
+def _copy_block(s: int, count: int, n: int, shift: int, stride: int, dim: int) -> None:
     """Facts: the columns of a block have one output and one embedding_dim."""
     rows, slots = s + ROWS_OF_BLOCK, s + DESTINATIONS
-    if stream == 1 and dim % LANES == 0:
-        for r in range(n):
-            for c in range(count):
-                stream_row(load_i64(rows + ROW_PITCH * c + 8 * r), load_i64(slots + 8 * c) + shift, dim)
-            shift += stride
-    elif dim == LANES:
+    if dim == LANES:
         for r in range(n):
             for c in range(count):
                 store_lanes(load_i64(slots + 8 * c) + shift, load_lanes(load_i64(rows + ROW_PITCH * c + 8 * r)))
@@ -61,6 +98,7 @@ def run_single(call: int, block: int, s: int, begin: int, end: int) -> int:
     buffer = call + load_i64(first + w.BUFFER)
     output, stride = load_i64(buffer), load_i64(buffer + 8)
     floats, batch = load_i64(call + w.SOURCES), load_i64(call + w.BATCH)
+    dim, form, stream = load_i64(first + w.DIM), load_i64(first + w.FORM), load_i64(call + w.STREAM) == 1
     for start in range(begin, end, ROW_TILE):
         n = min(ROW_TILE, end - start)
         for c in range(count):
@@ -74,13 +112,16 @@ def run_single(call: int, block: int, s: int, begin: int, end: int) -> int:
             else:
                 element_rows(call, d, s, start, n, rows)
             store_i64(s + DESTINATIONS + 8 * c, load_i64(d + w.OFFSET) + output)
-        form = load_i64(first + w.FORM)
-        if form == w.FORM_F32:
-            _copy_block(s, count, n, start * stride, stride, load_i64(first + w.DIM), load_i64(call + w.STREAM))
+        if form != w.FORM_F32:
+            _widen_block(s, count, n, start * stride, stride, dim, form)
+        elif stream and dim % (2 * LANES) == 0:
+            _stream_block(s, count, n, start * stride, stride, dim)
+        elif stream and dim == LANES and load_i64(block + w.ADJACENT) == 1:
+            _stream_pairs(s + ROWS_OF_BLOCK, count, n, load_i64(s + DESTINATIONS) + start * stride, stride)
         else:
-            _widen_block(s, count, n, start * stride, stride, load_i64(first + w.DIM), form)
+            _copy_block(s, count, n, start * stride, stride, dim)
         for c in range(count):
             d = first + w.DESCRIPTOR_BYTES * c
             if load_i64(d + w.COPIES) > 0:
-                copy_slots(call, d, start, start + n, load_i64(first + w.DIM))
+                copy_slots(call, d, start, start + n, dim)
     return 0

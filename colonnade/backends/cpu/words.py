@@ -15,8 +15,8 @@ CHAIN_BYTES = 192
 LOAD_DIRECT, LOAD_INT32, LOAD_STRING = range(3)
 
 # The rest of a descriptor. A bucketized column reads nothing but its first cache line.
-TREE = 8  # a single float32 column that is bucketized and looked up, and no more: address of its tree, else 0
-HEIGHT = 16  # of the tree
+TREE = 8  # a single float32 column that is bucketized and looked up, and no more: address of its tree or grid, else 0
+HEIGHT = 16  # of the tree; 0: a grid
 TABLE = 24  # address of row 0
 ROW_BYTES = 32
 OFFSET = 40  # bytes into an output row
@@ -51,7 +51,8 @@ KIND = 0
 COLUMN = 8  # address of its first descriptor
 COUNT = 16
 BLOCK_OFFSETS = 24  # that of all its columns
-BLOCK_BYTES = 32
+ADJACENT = 32  # 1 where each slot begins where the one of the column before ends
+BLOCK_BYTES = 40
 
 SINGLE, POOLED, NUMERIC, SPREAD = range(4)
 
@@ -63,7 +64,7 @@ CHUNK_ROWS = 24
 ITEMS = 32  # blocks * chunks
 ERRORS = 40  # address of a record a column, or 0: do not record
 POLICY = 48  # 1: an id outside its table is an error, 0: a row of zeros
-STREAM = 56  # 1: output rows are stored past the caches
+STREAM = 56  # 1: whole cache lines of output rows are stored past the caches
 NEXT = 64  # the next item to be claimed; on a cache line of its own
 WORK = 144  # address of the engine
 FAILED = 128  # 1 after an id outside its table, under the policy error

@@ -1,5 +1,6 @@
-"""The tile of `bucketize`: a tree of 16 boundaries a node, searched by counting those that are <= x.
+"""The tile of `bucketize`: by a grid where boundaries allow one, else by a tree of 16 boundaries a node.
 
+A tree is searched by counting the boundaries of a node that are <= x.
 A leaf holds 16 boundaries. A node of height h holds 16 pivots and then its 17 subtrees; pivot i is the last boundary
 of subtree i. So the count of pivots <= x is the subtree to descend into, and all subtrees before it count in full.
 Facts: the tree ends with its last boundary's leaf; pads are NaN, which compares false, so that +inf stays in bounds.
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.backends.cpu.grid import grid, grid_search
 from colonnade.backends.cpu.intrinsics import (
     count_at_most_f32,
     count_at_most_f64,
@@ -107,6 +109,13 @@ def bucketize_f32(step: int, source: int, n: int, target: int) -> None:
             store_i64(target + 8 * i, _MORE_F32(root, height, x if x == x else INF32))
 
 
+@tile
+@kernel
+def bucketize_grid(step: int, source: int, n: int, target: int) -> None:
+    """float32 against float32 boundaries that have a grid."""
+    grid_search(source, n, load_i64(step + 8), 0, 1, target)
+
+
 @kernel
 def _find_f64(root: int, height: int, x: np.float64) -> int:
     x = x if x == x else INF64
@@ -150,8 +159,13 @@ def bucketize_int(step: int, source: int, n: int, target: int) -> None:
 
 @kernel
 def bucketized_rows(source: int, n: int, root: int, height: int, table: int, size: int, rows: int) -> None:
-    """The address of each float32 value's table row: bucketize and look-up in one pass. Facts: height is at most 3."""
-    if height == 2:
+    """The address of each float32 value's table row: bucketize and look-up in one pass.
+
+    Facts: `root` is a tree of height 1 to 3, or of height 0: a grid.
+    """
+    if height == 0:
+        grid_search(source, n, root, table, size, rows)
+    elif height == 2:
         for i in range(n):
             x = load_f32(source + 4 * i)
             store_i64(rows + 8 * i, table + size * _TWO_F32(root, x if x == x else INF32))
@@ -167,11 +181,14 @@ def bucketized_rows(source: int, n: int, root: int, height: int, table: int, siz
 
 @lowering(Bucketize)
 def lower(op: Bucketize, dtype: str, memory: Memory) -> list[Step]:
-    """Parameters: address of the tree, height."""
+    """Parameters: address of the tree, height; of a grid, 0."""
     bounds = flushed(op.boundaries.array) if op.flush_denormals else op.boundaries.array
     bounds = bounds.astype(np.float64 if dtype == "float64" else np.float32)
     if op.flush_denormals:
         bounds = _below_denormals(bounds)
+    found = grid(bounds) if dtype == "float32" else None
+    if found is not None:
+        return [Step("bucketize_grid", (memory.add(found), 0))]
     height = height_of(len(bounds))
     name = {"float32": "bucketize_f32", "float64": "bucketize_f64"}.get(dtype, "bucketize_int")
     return [Step(name, (memory.add(tree(bounds, height)), height))]
