@@ -29,11 +29,11 @@ from colonnade.passes.warnings.idle_buckets import IdleBuckets
 COLUMNS: tuple[Pass, ...] = (
     DropIdentities(),  # first: most nodes of a shape computation die here, every later pass is cheaper
     DropSparseReshapes(),  # before guards: the guard's operands become the producer's own indices
+    HashDecimals(),  # before vocabularies: a text has no column op, its hash has one
+    Vocabularies(),  # after hash-decimals, whose buckets it takes; before guards and selects, for the ranges it proves
     DropGuards(),  # before filling: only unguarded indices can be proven to be every row
     PadExamples(),  # before extraction, which reads dense features; shapes are content since the first pass
     BucketBounds(),  # any time before extraction: a search has no column op, a bucket has one
-    HashDecimals(),  # any time before extraction: a text has no column op, its hash has one
-    Vocabularies(),  # after hash-decimals, whose buckets it takes; before selects are dropped by the ranges it proves
     DropFilling(),  # after guards; dense one-per-row columns lose their filling here
     DropSelects(),  # after filling: its indicator is then all false
     MergeUnique(),  # before pooling is matched: the pooling's data is then the table
