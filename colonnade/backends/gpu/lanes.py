@@ -27,8 +27,9 @@ Array = npt.NDArray[Any]
 MAX_GRAPHS = 48
 """Buckets a lane keeps: batches of 1 to 4,096 rows are 24 of them."""
 
-
 MAX_NUMBERS = 1024
+SPARE = 1 << 24
+"""Bytes that a block may hold beyond what is wanted of it, whatever its size."""
 LARGE_BYTES = 1 << 18
 """Outputs from this size on are copied from the device once for each request, into memory that the caller keeps."""
 
@@ -129,11 +130,12 @@ class Block:
     def grow(self, num_bytes: int) -> bool:
         """Hold at least so many bytes; gives whether they lie elsewhere now.
 
-        Facts: an eighth more is held, so that slowly growing requests allocate seldom.
+        Facts: a small one doubles, a large one takes an eighth more: each growth costs the graphs of all buckets.
         """
         if num_bytes <= self.tensor.numel():
             return False
-        self.tensor = self._allocated(after(num_bytes + num_bytes // 8))
+        spare = min(num_bytes, max(SPARE, num_bytes // 8))
+        self.tensor = self._allocated(after(num_bytes + spare))
         return True
 
     def _allocated(self, num_bytes: int) -> torch.Tensor:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from colonnade.backends.gpu.graphs import HostQueue, Work
-from colonnade.backends.gpu.lanes import Block, Lane
+from colonnade.backends.gpu.lanes import SPARE, Block, Lane
 from colonnade.backends.gpu.memory import refusal
 from colonnade.backends.gpu.staging import StagingPlan
 from colonnade.backends.sizes import dim_function
@@ -20,7 +20,7 @@ REFUSED = refusal(Program((), (), (), (), (), ()))
 MIB = 1 << 20
 
 
-def test_a_block_grows_by_an_eighth_at_most() -> None:
+def test_a_block_doubles_where_that_is_little_and_takes_an_eighth_more_beyond() -> None:
     sizes: list[int] = []
 
     def allocate(num_bytes: int) -> torch.Tensor:
@@ -28,12 +28,13 @@ def test_a_block_grows_by_an_eighth_at_most() -> None:
         return torch.empty(num_bytes, dtype=torch.uint8, device="meta")
 
     block = Block(allocate, REFUSED)
-    for wanted in (1, 300, 3 * MIB, 3 * MIB + 5, 5 * MIB, 10_000_000_001):
+    for wanted, most in ((1, 256), (300, 768), (3 * MIB, 6 * MIB), (5 * MIB, 6 * MIB), (40 * MIB, 40 * MIB + SPARE)):
         before = block.tensor.numel()
         assert block.grow(wanted) == (wanted > before)
-        assert wanted <= block.tensor.numel() and block.tensor.numel() % 256 == 0
-        assert block.tensor.numel() <= max(before, wanted * 9 // 8 + 256)
-    assert len(sizes) == 5
+        assert wanted <= block.tensor.numel() == most
+    assert len(sizes) == 4
+    block.grow(10_000_000_001)
+    assert 10_000_000_001 <= block.tensor.numel() <= 11_250_000_256
 
 
 @pytest.mark.parametrize("at", ["first", "later"])
