@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import sympy
 
-from colonnade.core.dims import Dim
+from colonnade.core.dims import Dim, prod
 from colonnade.core.examples import Feature
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import ColonnadeError, GraphError, listed
@@ -244,13 +244,31 @@ class _Columns:
         if slot.width < 1:
             yield f"the slot in buffer {slot.output!r} has the width {slot.width}"
             return
+        made = self._made(column)
+        if made is not None and slot.width != made[0]:
+            yield f"the slot in buffer {slot.output!r} has the width {slot.width}, {made[1]}"
+
+    def _made(self, column: Column) -> tuple[int, str] | None:
+        """How wide a column's vector is, and what says so; None where that is not known."""
         table = self.tables.get(column.table or "")
-        if table is None or slot.width == table.embedding_dim:
-            return
-        whole_rows = table.embedding_dim > 0 and slot.width % table.embedding_dim == 0
-        if not (column.pooling == "none" and whole_rows):
-            wanted = f"table {table.name!r} {table.embedding_dim}"
-            yield f"the slot in buffer {slot.output!r} has the width {slot.width}, {wanted}"
+        if column.table is not None and table is None:
+            return None
+        dim, whose = (1, "") if table is None else (table.embedding_dim, f"table {table.name!r} {table.embedding_dim}")
+        if table is not None and column.pooling != "none":
+            return dim, whose
+        widths = {n: self._width_of(n) for n in fields_read(column) if n in self.inputs}
+        known = {width for width in widths.values() if width is not None}
+        if len(known) != 1 or None in widths.values():
+            return None
+        (width,) = known
+        fields = ", ".join(f"field {name!r} {width}" for name in widths)
+        return dim * width, " of ".join(filter(None, (fields, whose)))
+
+    def _width_of(self, name: str) -> int | None:
+        """Elements a row of a dense field; None where a request says it."""
+        item = self.inputs[name]
+        width = None if item.offsets is not None else prod(item.shape[1:])
+        return width if isinstance(width, int) else None
 
 
 def _references(program: Program) -> Iterator[tuple[str, str]]:

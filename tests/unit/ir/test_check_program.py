@@ -23,7 +23,7 @@ CITY, AGE, PRICE = Field("city"), Field("age"), Field("price")
 IDS = Apply(Mod(10), Apply(HashBytes(), CITY))
 CITIES = Column("city", IDS, "t", filters=(Apply(NotEqual(b""), CITY),), default_row=9, slots=(Slot("b", 0, 4),))
 AGES = Column("age", AGE, "t", weights=PRICE, slots=(Slot("b", 4, 4),))
-PRICES = Column("price", PRICE, None, slots=(Slot("b", 8, 1),))
+PRICES = Column("price", PRICE, None, slots=(Slot("b", 8, 3),))
 
 
 def program(**changes: Any) -> Program:
@@ -31,10 +31,10 @@ def program(**changes: Any) -> Program:
         inputs=(Input("city", "string", (B, 2)), Input("age", "int64", (B, 3)), Input("price", "float32", (B, 3))),
         tables=(Table("t", 10, 4),),
         columns=(CITIES, AGES, PRICES),
-        buffers=(Buffer("b", B, 9),),
+        buffers=(Buffer("b", B, 11),),
         dense=(Instruction("h", "aten.mm.default", (Ref("b"), (Ref("w"),))),),
-        outputs=(Output("y", Ref("h"), "float32", (B, 1)), Output("raw", Ref("b"), "float32", (B, 9))),
-        params=(("w", "float32", (9, 1)),),
+        outputs=(Output("y", Ref("h"), "float32", (B, 1)), Output("raw", Ref("b"), "float32", (B, 11))),
+        params=(("w", "float32", (11, 1)),),
     )
     return dataclasses.replace(whole, **changes)
 
@@ -57,6 +57,16 @@ def column(**changes: Any) -> Program:
         (column(slots=(Slot("c", 0, 4),)), "column 'city'", "the buffer 'c' does not exist"),
         (column(slots=(Slot("b", 0, 3),)), "column 'city'", "has the width 3, table 't' 4"),
         (column(slots=(Slot("b", 0, 0),), table=None, default_row=None), "column 'city'", "has the width 0"),
+        (
+            column(pooling="none", slots=(Slot("b", 0, 12),)),
+            "column 'city'",
+            "has the width 12, field 'city' 2 of table",
+        ),
+        (
+            program(columns=(CITIES, AGES, dataclasses.replace(PRICES, slots=(Slot("b", 8, 2),)))),
+            "column 'price'",
+            "has the width 2, field 'price' 3",
+        ),
         (column(slots=(Slot("b", 3, 4),)), "buffer 'b'", "columns 'city' and 'age' overlap at 4:7"),
         (column(slots=(Slot("b", -1, 4),)), "buffer 'b'", "the slot -1:3 of column 'city' is outside"),
         (column(slots=(Slot("b", 0, 4), Slot("b", 0, 4))), "buffer 'b'", "columns 'city' and 'city' overlap"),
@@ -68,7 +78,7 @@ def column(**changes: Any) -> Program:
         (column(filters=(AGE,)), "column 'city'", "filter 0"),
         (column(weights=AGE), "column 'city'", "weights are of dtype int64"),
         (column(table=None), "column 'city'", "the default row 9 of no table"),
-        (program(buffers=(Buffer("b", B, 8),)), "buffer 'b'", "the slot 8:9 of column 'price' is outside the width 8"),
+        (program(buffers=(Buffer("b", B, 8),)), "buffer 'b'", "the slot 8:11 of column 'price' is outside the width 8"),
         (program(dense=()), "output 'y'", "%h does not exist"),
         (program(params=()), "dense value 'h'", "%w is not defined before it"),
         (program(tables=(Table("t", 10, 4),) * 2), "table 't'", "the name stands for 2 tables"),
@@ -83,7 +93,7 @@ def test_a_broken_rule_is_found(bad: Program, where: str, got: str) -> None:
 
 
 def test_the_fields_of_a_column_share_the_batch_dim() -> None:
-    inputs = (Input("city", "string", (B,)), Input("age", "int64", (B,)), Input("price", "float32", (N,)))
+    inputs = (Input("city", "string", (B,)), Input("age", "int64", (B,)), Input("price", "float32", (N, 3)))
     found = dict(broken(program(inputs=inputs)))
     assert found["column 'age'"] == "more than one batch dim: B of field 'age', N of field 'price'"
     assert found["column 'price'"] == "more than one batch dim: N of field 'price', B of buffer 'b'"
