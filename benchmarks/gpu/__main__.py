@@ -16,7 +16,7 @@ import torch
 import typer
 
 from benchmarks.gpu import corun, kernels, micro, ragged, throughput, whole
-from benchmarks.gpu.rows import Refused, append, machine, read, report, table_rows, text_table
+from benchmarks.gpu.rows import Refused, append, here, machine, read, report, table_rows, text_table
 from benchmarks.gpu.setting import Case, Setting
 from colonnade.errors import ColonnadeError, OptionError
 
@@ -86,7 +86,7 @@ def _run(name: str, setting: Setting, out: Path, commit: str) -> int:
                 status = RED
                 continue
             append(out, found, commit)
-            rows.append(found.stored(commit))
+            rows.append(found.placed(here(), commit).row())
     except ColonnadeError as error:
         print(f"{name}: {type(error).__name__}: {error}", file=sys.stderr)
         status = BROKEN

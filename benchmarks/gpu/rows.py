@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from colonnade.testing import html
-from colonnade.testing import machine as host
+from colonnade.testing.rows import Row
+from colonnade.testing.rows import machine as machine_with
 from colonnade.testing.timing import Timing, human_seconds
 
 PREFIX = "gpu_"
-PACKAGES = ("triton", "fbgemm-gpu")
 HEADERS = ("case", "what", "batch", "side", "p20", "p50", "p80", "of floor", "more")
 NUMBERS = (2, 4, 5, 6, 7)
 
@@ -37,34 +36,6 @@ class Check:
     def ok(self) -> bool:
         """Whether something was compared and nothing was outside."""
         return self.elements > 0 and self.outside == 0
-
-
-@dataclass(frozen=True)
-class Row:
-    """One case at one batch size.
-
-    sides: seconds a call by side; only sides whose check is green.   floor: bytes that must move, the copy bandwidth
-    of the device, their quotient.   parts: seconds of single parts.   facts: other numbers, by name with the unit.
-    """
-
-    case: str
-    what: str
-    batch: int
-    sides: Mapping[str, Timing]
-    checks: Mapping[str, Check]
-    floor: Mapping[str, float] = field(default_factory=dict)
-    parts: Mapping[str, Timing] = field(default_factory=dict)
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-    def stored(self, commit: str) -> dict[str, Any]:
-        """As a JSON object, with where and when."""
-        return {
-            **asdict(self),
-            "commit": commit or host.commit(),
-            "date": host.now(),
-            "machine": machine(),
-            "versions": versions(),
-        }
 
 
 @dataclass(frozen=True)
@@ -108,26 +79,14 @@ def timed(
     return found, refused
 
 
+def here() -> torch.device:
+    """The device that is measured: the first where there is one, else the host."""
+    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+
+
 def machine() -> dict[str, Any]:
     """The host, and the device where there is one. Units: bytes."""
-    found = dict(host.machine())
-    if torch.cuda.is_available():
-        facts = torch.cuda.get_device_properties(0)
-        found |= {"gpu": facts.name, "gpu_memory_bytes": facts.total_memory, "gpu_units": facts.multi_processor_count}
-    return found
-
-
-def versions() -> dict[str, str]:
-    """Python, Colonnade, the packages that decide a number, and CUDA."""
-    found = dict(host.versions())
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    if torch.version.cuda:
-        found["cuda"] = torch.version.cuda
-    return found
+    return machine_with(here())
 
 
 def append(folder: Path, row: Row, commit: str = "") -> Path:
@@ -135,7 +94,7 @@ def append(folder: Path, row: Row, commit: str = "") -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{PREFIX}{row.case}.jsonl"
     with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row.stored(commit), allow_nan=False) + "\n")
+        file.write(json.dumps(row.placed(here(), commit).row(), allow_nan=False) + "\n")
     return path
 
 

@@ -36,6 +36,7 @@ from colonnade.executable import Executable
 from colonnade.testing import html, picture
 from colonnade.testing.bench import HEADERS, Bench, Measured, Refused, append, groups, report, table_rows
 from colonnade.testing.recording import recorded
+from colonnade.testing.rows import Row
 from colonnade.testing.sides import ColonnadeSide, TensorFlowSide
 from colonnade.testing.verify import verify
 
@@ -179,7 +180,7 @@ def _on_gpu(asked: _Asked, target: str | None, batches: Sequence[int], runs: int
         made.checked = _recorded_check(asked.path, opened, made.side, bench_gpu.CALLS)
     found = list(made.run(batches, runs, seed=seed, progress=say))
     made.close()
-    measured = [m for m in found if isinstance(m, bench_gpu.MeasuredOnDevice)]
+    measured = [m for m in found if isinstance(m, Row)]
     refused = [m for m in found if isinstance(m, Refused)]
     written = append(asked.out_dir, measured, f"{GPU}_")
     page = asked.out_dir / f"{GPU}_{asked.case}.html"

@@ -7,10 +7,9 @@ device (the interpreted backend) the same is done by the host's clock, and nothi
 
 from __future__ import annotations
 
-import importlib.metadata
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -33,6 +32,7 @@ from colonnade.testing.compare import allowed_of_dense, dense_rtol, difference
 from colonnade.testing.explain_gpu import columns_of
 from colonnade.testing.points import Point
 from colonnade.testing.requests import Request, make_request, ragged
+from colonnade.testing.rows import Row
 from colonnade.testing.sides import Answer, ColonnadeSide, Side, TensorFlowSide
 from colonnade.testing.timing import Call, Timing, alternate, quantiles
 from colonnade.testing.verify import PointResult, Verdict
@@ -49,33 +49,6 @@ COLUMNS = "columns"
 """The kernel's name, and the part of that name in `GpuRunner.profile`."""
 COPIES = ("Memcpy", "Memset")
 _COPY_BYTES, _COPY_RUNS = 1 << 30, 10
-
-
-@dataclass(frozen=True)
-class MeasuredOnDevice:
-    """One batch size of one case, ready to be stored: a JSON row of the form that `benchmarks.gpu` stores.
-
-    what: `whole` (a request to its answer) or `columns` (their kernel alone).   sides: seconds a call by side.
-    checks: what was compared before the first number, by side.   floor: bytes, bytes/s and their quotient.
-    parts: seconds of each part of a request that runs piece by piece.   facts: other numbers, by name with the unit.
-    """
-
-    case: str
-    what: str
-    batch: int
-    sides: Mapping[str, Timing]
-    checks: Mapping[str, Mapping[str, Any]]
-    floor: Mapping[str, float]
-    parts: Mapping[str, Timing]
-    facts: Mapping[str, Any]
-    commit: str
-    date: str
-    machine: Mapping[str, Any]
-    versions: Mapping[str, str]
-
-    def row(self) -> dict[str, Any]:
-        """As a JSON object."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -140,7 +113,7 @@ class DeviceBench:
 
     def run(
         self, batches: Sequence[int], runs: int, *, seed: int = 0, progress: Progress | None = None
-    ) -> Iterator[MeasuredOnDevice | Refused]:
+    ) -> Iterator[Row | Refused]:
         """For every batch size: check, then time every form of request, then the columns' kernel."""
         say = progress or (lambda what: None)
         for batch in batches:
@@ -203,7 +176,7 @@ class DeviceBench:
 
     def _measured(
         self, request: Request, calls: dict[str, Call], checks: dict[str, dict[str, Any]], runs: int
-    ) -> Iterator[MeasuredOnDevice]:
+    ) -> Iterator[Row]:
         packed = self._reader.read(request.feed)
         theirs = {} if self._oracle is None else {THEIRS: oracle_call(self._oracle, request)}
         sides = alternate({**calls, **theirs}, runs)
@@ -291,21 +264,9 @@ class DeviceBench:
         floor: Mapping[str, float],
         parts: Mapping[str, Timing],
         facts: Mapping[str, Any],
-    ) -> MeasuredOnDevice:
-        return MeasuredOnDevice(
-            self.case,
-            what,
-            request.rows,
-            sides,
-            checks,
-            floor,
-            parts,
-            facts,
-            commit=host.commit(),
-            date=host.now(),
-            machine=machine(self._device),
-            versions=versions(),
-        )
+    ) -> Row:
+        made = Row(self.case, what, request.rows, sides, checks, floor, parts, facts)
+        return made.placed(self._device)
 
 
 def _programs(columns: GpuColumns, packed: Any) -> int:
@@ -355,21 +316,6 @@ def copy_bandwidth(device: torch.device) -> float:
         torch.cuda.synchronize(device)
         found.append(begin.elapsed_time(end) * 1e-3)
     return 2 * _COPY_BYTES / float(np.median(found))
-
-
-def machine(device: torch.device) -> dict[str, Any]:
-    """The host, and the device where it is one. Units: bytes."""
-    found = dict(host.machine())
-    if device.type == "cuda":
-        facts = torch.cuda.get_device_properties(device)
-        found |= {"gpu": facts.name, "gpu_memory_bytes": facts.total_memory, "gpu_units": facts.multi_processor_count}
-    return found
-
-
-def versions() -> dict[str, str]:
-    """Python, Colonnade, the packages that decide a number, and CUDA."""
-    found = {**host.versions(), "triton": importlib.metadata.version("triton")}
-    return found | ({"cuda": torch.version.cuda} if torch.version.cuda else {})
 
 
 def record_batch(program: Program, request: Request) -> pa.RecordBatch | None:

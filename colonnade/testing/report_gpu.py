@@ -7,7 +7,7 @@ from typing import Any
 
 from colonnade.testing import html
 from colonnade.testing.bench import Refused, refusals
-from colonnade.testing.bench_gpu import MeasuredOnDevice
+from colonnade.testing.rows import Row
 from colonnade.testing.timing import human_seconds
 
 HEADERS = ("case", "what", "batch", "side or part", "p20", "p50", "p80", "of the floor")
@@ -20,7 +20,7 @@ NOTE = (
 )
 
 
-def groups(rows: Sequence[MeasuredOnDevice]) -> list[html.Group]:
+def groups(rows: Sequence[Row]) -> list[html.Group]:
     """The bars of a page or picture: sides, then parts, of each row."""
     made: list[html.Group] = []
     for m in rows:
@@ -34,12 +34,12 @@ def groups(rows: Sequence[MeasuredOnDevice]) -> list[html.Group]:
     return made
 
 
-def table_rows(rows: Sequence[MeasuredOnDevice]) -> list[tuple[str, ...]]:
+def table_rows(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """A line a side, part and floor, for a table under `HEADERS`."""
     return [line for m in rows for line in _lines(m)]
 
 
-def _lines(m: MeasuredOnDevice) -> Iterator[tuple[str, ...]]:
+def _lines(m: Row) -> Iterator[tuple[str, ...]]:
     head = (m.case, m.what, str(m.batch))
     least = m.floor.get("seconds")
     for mark, timings in (("", m.sides), ("- ", m.parts)):
@@ -50,12 +50,12 @@ def _lines(m: MeasuredOnDevice) -> Iterator[tuple[str, ...]]:
         yield (*head, "floor", "", human_seconds(least), "", "1")
 
 
-def fact_rows(rows: Sequence[MeasuredOnDevice]) -> list[tuple[str, str, str, str, str]]:
+def fact_rows(rows: Sequence[Row]) -> list[tuple[str, str, str, str, str]]:
     """Case, part, batch, name and value of every other number."""
     return [(m.case, m.what, str(m.batch), name, shown(value)) for m in rows for name, value in _facts(m).items()]
 
 
-def _facts(m: MeasuredOnDevice) -> dict[str, Any]:
+def _facts(m: Row) -> dict[str, Any]:
     if not m.floor:
         return dict(m.facts)
     moved = {"bytes that must move": m.floor["bytes"], "GB/s of copying": m.floor["bytes_per_second"] / 1e9}
@@ -67,14 +67,14 @@ def shown(value: Any) -> str:
     return f"{value:,.4g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def place(m: MeasuredOnDevice) -> str:
+def place(m: Row) -> str:
     """Where and with what a row was measured."""
     packages = ", ".join(f"{name} {version}" for name, version in m.versions.items())
     device = m.machine.get("gpu", "no CUDA device")
     return f"{device}; {m.machine['cpu']}, {m.machine['cores']} cores; {packages}; commit {m.commit or 'unknown'}"
 
 
-def report(title: str, rows: Sequence[MeasuredOnDevice], refused: Sequence[Refused] = ()) -> str:
+def report(title: str, rows: Sequence[Row], refused: Sequence[Refused] = ()) -> str:
     """The measurements as one HTML page."""
     checks = [
         (m.case, m.batch, side, *(check[k] for k in ("reference", "elements", "outside", "worst", "note")))

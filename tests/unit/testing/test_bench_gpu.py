@@ -31,10 +31,11 @@ from colonnade.ir.column import Slot
 from colonnade.ir.program import Input, Program
 from colonnade.testing import bench_gpu, golden, html, picture, report_gpu
 from colonnade.testing.bench import Refused, append, bytes_of_columns, torch_threads
-from colonnade.testing.bench_gpu import ARROW, KERNEL, OURS, PACKED, DeviceBench, MeasuredOnDevice
+from colonnade.testing.bench_gpu import ARROW, KERNEL, OURS, PACKED, DeviceBench
 from colonnade.testing.points import columns_only
 from colonnade.testing.recording import record
 from colonnade.testing.requests import Request, make_request
+from colonnade.testing.rows import Row
 from colonnade.testing.sides import ColonnadeSide
 from tests.unit.testing.test_ragged_requests import PROGRAM, weights
 
@@ -63,13 +64,13 @@ def bench() -> DeviceBench:
 
 
 @pytest.fixture(scope="module")
-def measured(bench: DeviceBench) -> list[MeasuredOnDevice]:
+def measured(bench: DeviceBench) -> list[Row]:
     found = list(bench.run((2,), 1))
-    assert all(isinstance(m, MeasuredOnDevice) for m in found)
-    return [m for m in found if isinstance(m, MeasuredOnDevice)]
+    assert all(isinstance(m, Row) for m in found)
+    return [m for m in found if isinstance(m, Row)]
 
 
-def test_a_row_of_whole_requests_and_one_of_the_columns(measured: list[MeasuredOnDevice]) -> None:
+def test_a_row_of_whole_requests_and_one_of_the_columns(measured: list[Row]) -> None:
     whole, columns = measured
     assert (whole.what, columns.what, whole.batch) == ("whole", "columns", 2)
     assert set(whole.sides) == {OURS, PACKED, ARROW} == set(whole.checks) and set(columns.sides) == {KERNEL}
@@ -104,7 +105,7 @@ def test_what_a_launch_takes_of_the_device(monkeypatch: pytest.MonkeyPatch) -> N
     assert bench._launch(packed) == {"programs": facts["programs"], "waves": "unknown: no tool"}
 
 
-def test_rows_have_the_form_of_the_gpu_benchmarks(measured: list[MeasuredOnDevice], tmp_path: Path) -> None:
+def test_rows_have_the_form_of_the_gpu_benchmarks(measured: list[Row], tmp_path: Path) -> None:
     path = append(tmp_path, measured, "gpu_")
     assert path == tmp_path / "gpu_ragged.jsonl"
     stored = benchmark_rows.read(tmp_path)
@@ -114,7 +115,7 @@ def test_rows_have_the_form_of_the_gpu_benchmarks(measured: list[MeasuredOnDevic
     assert "<svg" in benchmark_rows.report("t", stored)
 
 
-def test_the_readmes_table_of_a_gpu_has_a_line_a_side(measured: list[MeasuredOnDevice], tmp_path: Path) -> None:
+def test_the_readmes_table_of_a_gpu_has_a_line_a_side(measured: list[Row], tmp_path: Path) -> None:
     append(tmp_path, measured, "gpu_")
     (tmp_path / "gpu_old.jsonl").write_text(json.dumps({**measured[0].row(), "date": "2000-01-01", "batch": 9}) + "\n")
     assert table.newest(tmp_path) == []
@@ -127,7 +128,7 @@ def test_the_readmes_table_of_a_gpu_has_a_line_a_side(measured: list[MeasuredOnD
     assert "old" not in page and page.endswith("b\n")
 
 
-def test_the_page_shows_bars_facts_and_checks(measured: list[MeasuredOnDevice]) -> None:
+def test_the_page_shows_bars_facts_and_checks(measured: list[Row]) -> None:
     page = report_gpu.report("title & more", measured)
     assert "title &amp; more" in page and page.count("<rect") == sum(len(g) for _, g in report_gpu.groups(measured))
     assert "bytes that must move" in page and "recorded rows" in page and "<script" not in page
@@ -154,7 +155,7 @@ def test_where_the_host_pools_the_kernel_has_no_floor() -> None:
     backend = GpuBackend(interpret=True, table_budget=0)
     bench = DeviceBench("host", SMALL, weights(), backend, checked={"rows": 1}, device=CPU)
     whole, columns = bench.run((1,), 1)
-    assert isinstance(whole, MeasuredOnDevice) and isinstance(columns, MeasuredOnDevice)
+    assert isinstance(whole, Row) and isinstance(columns, Row)
     assert columns.floor == {} and columns.facts == {"tables in host memory": 2}
     assert "host columns" in whole.parts and "of the floor" not in report_gpu.table_rows([columns])[0]
 
@@ -222,7 +223,7 @@ def test_one_kernel_for_all_columns_on_a_device() -> None:
     executable = compiler.compile(golden.load("tiny").model, "reference", threads=1)
     made = DeviceBench("tiny", executable.program, executable.weights, compiler.backend("gpu"), checked={"rows": 1})
     whole, columns = made.run((32,), 3)
-    assert isinstance(whole, MeasuredOnDevice) and isinstance(columns, MeasuredOnDevice)
+    assert isinstance(whole, Row) and isinstance(columns, Row)
     assert whole.facts["kernels for the columns"] == 1 <= whole.facts["kernels a request"]
     assert columns.facts["waves"] > 0 and columns.facts["GB/s"] > 0 and columns.facts["registers a thread"] > 0
     assert columns.sides[KERNEL].p50 > 0 and columns.machine["gpu"]
