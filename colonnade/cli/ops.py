@@ -15,6 +15,7 @@ from colonnade.errors import OptionError
 from colonnade.frontends.tensorflow.rules import RULES
 from colonnade.frontends.tensorflow.spellings import SPELLINGS
 from colonnade.ops.op import COLUMN_OPS, GRAPH_OPS, ExpandOp, FilterOp, GraphOp, MapOp
+from colonnade.testing.kinds import table as kind_table
 
 FORMS = {MapOp: "map", FilterOp: "filter", ExpandOp: "expand"}
 
@@ -22,12 +23,18 @@ FORMS = {MapOp: "map", FilterOp: "filter", ExpandOp: "expand"}
 @verb
 def ops(
     source: Annotated[str | None, typer.Option("--source", help="Foreign ops of this framework: tensorflow.")] = None,
+    kinds: Annotated[bool, typer.Option("--kinds", help="What is understood, by kind of column and style.")] = False,
     json_: Json = False,
     debug: Debug = False,
 ) -> None:
-    """List column ops and graph ops, or the spellings of a framework."""
+    """List column ops and graph ops, the spellings of a framework, or the kinds of columns."""
     if source not in (None, "tensorflow"):
         raise OptionError("no such source", got=str(source), want="tensorflow")
+    if kinds and source:
+        raise OptionError("kinds are not those of one source", got=f"--source {source}", help="leave it out")
+    if kinds:
+        _show_kinds(json_)
+        return
     found = tensorflow_spellings() if source else known_ops()
     if json_:
         print_json(found)
@@ -36,6 +43,16 @@ def ops(
         out = console()
         out.print(table(f"{title}: {len(rows)}", tuple(rows[0]) if rows else (), [tuple(r.values()) for r in rows]))
         out.print("")
+
+
+def _show_kinds(json_: bool) -> None:
+    if json_:
+        print_json({"kinds": kind_table.rows()})
+        return
+    shown = [(k, *(kind_table.shown(k, style) for style in kind_table.STYLES)) for k in kind_table.kinds()]
+    console().print(table("kinds of columns", ("kind", *kind_table.STYLES), shown))
+    console().print("")
+    console().print(table("why not", ("kind", "reason"), list(kind_table.reasons())))
 
 
 def known_ops() -> dict[str, list[dict[str, Any]]]:

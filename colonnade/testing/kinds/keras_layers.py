@@ -1,0 +1,69 @@
+"""Columns made of Keras 3 layers, by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from colonnade.testing.kinds.cell import NOTYET, Gap, Given, floats, ids, words
+from colonnade.testing.kinds.columns import FILE
+
+Build = Callable[[Any, dict[str, Any]], Any]
+
+
+@dataclass(frozen=True)
+class Layers:
+    """make(keras, inputs) -> the output."""
+
+    inputs: tuple[Given, ...]
+    make: Build
+    gap: Gap | None = None
+
+
+def _embedded(keras: Any, found: Any, rows: int = 10) -> Any:
+    return keras.layers.Flatten()(keras.layers.Embedding(rows, 3)(found))
+
+
+def _pooled(keras: Any, x: dict[str, Any], pool: str) -> Any:
+    return getattr(keras.ops, pool)(keras.layers.Embedding(10, 3)(x["x"]), axis=1)
+
+
+def _shared(keras: Any, x: dict[str, Any]) -> Any:
+    table = keras.layers.Embedding(10, 3)
+    return keras.layers.Concatenate()([keras.layers.Flatten()(table(x[key])) for key in "xy"])
+
+
+def _lookup(keras: Any, x: dict[str, Any], **options: Any) -> Any:
+    return _embedded(keras, keras.layers.StringLookup(**options)(x["x"]))
+
+
+NEGATIVE = Gap(NOTYET, "the layer first makes negative ids positive")
+KNOWN, SEVERAL = ids(1, pool=range(10)), ids(3, pool=range(10))
+FINITE = Given("x", "float32", 1, (-1.0, 0.0, 0.5, 1.0, 9.99, 10.0, 1e30))
+LAYERS: dict[str, Layers] = {
+    "numeric": Layers((floats(2),), lambda keras, x: keras.layers.Rescaling(2.0)(x["x"])),
+    "bucketized": Layers(
+        (FINITE,),
+        lambda keras, x: _embedded(keras, keras.layers.Discretization(bin_boundaries=[0.0, 1.0, 10.0])(x["x"])),
+    ),
+    "hash of strings": Layers((words(),), lambda keras, x: _embedded(keras, keras.layers.Hashing(10)(x["x"]))),
+    "hash of integers": Layers((ids(),), lambda keras, x: _embedded(keras, keras.layers.Hashing(10)(x["x"]))),
+    "identity": Layers((KNOWN,), lambda keras, x: _embedded(keras, x["x"]), NEGATIVE),
+    "vocabulary list": Layers((words(),), lambda keras, x: _lookup(keras, x, vocabulary=["a", "yy"])),
+    "vocabulary list with buckets": Layers(
+        (words(),),
+        lambda keras, x: _lookup(keras, x, vocabulary=["a", "yy"], num_oov_indices=3),
+        Gap(NOTYET, "buckets of unknown words that come before the known ones"),
+    ),
+    "vocabulary file": Layers((words(),), lambda keras, x: _lookup(keras, x, vocabulary=str(FILE))),
+    "shared": Layers((ids(1, "x", range(10)), ids(1, "y", range(10))), _shared, NEGATIVE),
+    "indicator": Layers(
+        (SEVERAL,),
+        lambda keras, x: keras.layers.CategoryEncoding(10, output_mode="multi_hot")(x["x"]),
+        Gap(NOTYET, "a dense count of ids (DenseBincount)"),
+    ),
+    "several values, sum": Layers((SEVERAL,), lambda keras, x: _pooled(keras, x, "sum"), NEGATIVE),
+    "several values, mean": Layers((SEVERAL,), lambda keras, x: _pooled(keras, x, "mean"), NEGATIVE),
+    "sequence, not pooled": Layers((SEVERAL,), lambda keras, x: keras.layers.Embedding(10, 3)(x["x"]), NEGATIVE),
+}

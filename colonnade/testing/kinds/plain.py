@@ -1,0 +1,135 @@
+"""Columns written in TensorFlow's own ops, by kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from colonnade.testing.kinds.cell import NOTYET, Gap, Given, floats, ids, words
+
+Build = Callable[[Any, dict[str, Any], str], Any]
+
+
+@dataclass(frozen=True)
+class Plain:
+    """make(tf, inputs, name) -> the output."""
+
+    inputs: tuple[Given, ...]
+    make: Build
+    gap: Gap | None = None
+
+
+def _table(tf: Any, name: str, rows: int = 10) -> Any:
+    return tf.compat.v1.get_variable(f"{name}/table", (rows, 3), tf.float32)
+
+
+def _row(tf: Any, name: str, found: Any, rows: int = 10) -> Any:
+    return tf.nn.embedding_lookup(_table(tf, name, rows), tf.reshape(found, [-1]))
+
+
+def _bucketized(tf: Any, x: dict[str, Any], name: str) -> Any:
+    return _row(tf, name, tf.raw_ops.Bucketize(input=x["x"], boundaries=[0.0, 1.0, 10.0]))
+
+
+def _hashed(tf: Any, x: dict[str, Any], name: str) -> Any:
+    return _row(tf, name, tf.strings.to_hash_bucket_fast(x["x"], 10))
+
+
+def _hashed_integers(tf: Any, x: dict[str, Any], name: str) -> Any:
+    return _row(tf, name, tf.strings.to_hash_bucket_fast(tf.strings.as_string(x["x"]), 10))
+
+
+def _identity(tf: Any, x: dict[str, Any], name: str) -> Any:
+    return _row(tf, name, x["x"])
+
+
+def _identity_default(tf: Any, x: dict[str, Any], name: str) -> Any:
+    inside = tf.logical_and(x["x"] >= 0, x["x"] < 10)
+    return _row(tf, name, tf.where(inside, x["x"], tf.fill(tf.shape(x["x"]), tf.constant(3, tf.int64))))
+
+
+def _vocabulary(tf: Any, x: dict[str, Any], name: str) -> Any:
+    keys = tf.lookup.KeyValueTensorInitializer(["a", "yy"], tf.constant([0, 1], tf.int64))
+    return _row(tf, name, tf.lookup.StaticHashTable(keys, 2).lookup(x["x"]))
+
+
+def _vocabulary_buckets(tf: Any, x: dict[str, Any], name: str) -> Any:
+    keys = tf.lookup.KeyValueTensorInitializer(["a", "yy"], tf.constant([0, 1], tf.int64))
+    return _row(tf, name, tf.lookup.StaticVocabularyTable(keys, 8).lookup(x["x"]))
+
+
+def _one_hot(tf: Any, x: dict[str, Any], name: str) -> Any:
+    buckets = tf.raw_ops.Bucketize(input=x["x"], boundaries=[0.0, 1.0, 10.0])
+    return tf.reshape(tf.one_hot(buckets, 4), [-1, 4])
+
+
+def _sparse(tf: Any, dense: Any) -> Any:
+    places = tf.where(tf.not_equal(dense, -1))
+    return tf.SparseTensor(places, tf.gather_nd(dense, places), tf.shape(dense, out_type=tf.int64))
+
+
+def _pooled(pooling: str, **options: Any) -> Build:
+    def make(tf: Any, x: dict[str, Any], name: str) -> Any:
+        return tf.nn.safe_embedding_lookup_sparse(_table(tf, name), _sparse(tf, x["x"]), combiner=pooling, **options)
+
+    return make
+
+
+def _lists(tf: Any, x: dict[str, Any], name: str) -> Any:
+    split = tf.compat.v1.strings.split(x["x"], sep=";", result_type="SparseTensor")
+    hashed = tf.SparseTensor(split.indices, tf.strings.to_hash_bucket_fast(split.values, 10), split.dense_shape)
+    return tf.nn.safe_embedding_lookup_sparse(_table(tf, name), hashed, combiner="mean")
+
+
+def _shared(tf: Any, x: dict[str, Any], name: str) -> Any:
+    table = _table(tf, name)
+    return tf.concat([tf.nn.embedding_lookup(table, tf.reshape(x[key], [-1])) for key in "xy"], 1)
+
+
+def _partitioned(tf: Any, x: dict[str, Any], name: str) -> Any:
+    parts = [_table(tf, f"{name}_{k}", 5) for k in range(2)]
+    return tf.compat.v1.nn.embedding_lookup(parts, tf.reshape(x["x"], [-1]), partition_strategy="div")
+
+
+def _max_norm(tf: Any, x: dict[str, Any], name: str) -> Any:
+    return tf.nn.embedding_lookup(_table(tf, name), tf.reshape(x["x"], [-1]), max_norm=0.5)
+
+
+def _of_sparse(tf: Any, x: dict[str, Any], name: str) -> Any:
+    return tf.nn.safe_embedding_lookup_sparse(_table(tf, name), x["x"], combiner="mean")
+
+
+def _sequence(tf: Any, x: dict[str, Any], name: str) -> Any:
+    return tf.nn.embedding_lookup(_table(tf, name), x["x"])
+
+
+KNOWN = ids(1, pool=range(10))
+SEVERAL = ids(3)
+PLAIN: dict[str, Plain] = {
+    "numeric": Plain((floats(2),), lambda tf, x, name: tf.identity(x["x"])),
+    "bucketized": Plain((floats(),), _bucketized),
+    "bucketized, one-hot": Plain((floats(),), _one_hot),
+    "hash of strings": Plain((words(),), _hashed),
+    "hash of integers": Plain((ids(),), _hashed_integers),
+    "identity": Plain((KNOWN,), _identity),
+    "identity with a default": Plain((ids(),), _identity_default),
+    "vocabulary list": Plain((Given("x", "string", 1, (b"a", b"yy")),), _vocabulary),
+    "vocabulary list with buckets": Plain((words(),), _vocabulary_buckets),
+    "shared": Plain((ids(1, "x", range(10)), ids(1, "y", range(10))), _shared),
+    "several values, sum": Plain((SEVERAL,), _pooled("sum")),
+    "several values, mean": Plain((SEVERAL,), _pooled("mean")),
+    "several values, sqrtn": Plain((SEVERAL,), _pooled("sqrtn")),
+    "split strings": Plain((Given("x", "string", 0, (b"a;b", b"", b";", b"x;x;y")),), _lists),
+    "partitioned table": Plain((KNOWN,), _partitioned, Gap(NOTYET, "a table is one variable")),
+    "max_norm": Plain((KNOWN,), _max_norm, Gap(NOTYET, "rows that are scaled to a norm are no rows of a table")),
+    "sequence, not pooled": Plain((ids(3, pool=range(10)),), _sequence),
+    "sparse inputs": Plain(
+        (replace(SEVERAL, form="sparse"),), _of_sparse, Gap(NOTYET, "sparse and ragged tensors in signatures")
+    ),
+    "ragged inputs": Plain(
+        (replace(SEVERAL, form="ragged"),),
+        lambda tf, x, name: _of_sparse(tf, {"x": x["x"].to_sparse()}, name),
+        Gap(NOTYET, "sparse and ragged tensors in signatures"),
+    ),
+}
