@@ -38,7 +38,6 @@ def _lookup(keras: Any, x: dict[str, Any], **options: Any) -> Any:
     return _embedded(keras, keras.layers.StringLookup(**options)(x["x"]))
 
 
-NEGATIVE = Gap(NOTYET, "the layer first makes negative ids positive")
 KNOWN, SEVERAL = ids(1, pool=range(10)), ids(3, pool=range(10))
 FINITE = Given("x", "float32", 1, (-1.0, 0.0, 0.5, 1.0, 9.99, 10.0, 1e30))
 LAYERS: dict[str, Layers] = {
@@ -49,21 +48,20 @@ LAYERS: dict[str, Layers] = {
     ),
     "hash of strings": Layers((words(),), lambda keras, x: _embedded(keras, keras.layers.Hashing(10)(x["x"]))),
     "hash of integers": Layers((ids(),), lambda keras, x: _embedded(keras, keras.layers.Hashing(10)(x["x"]))),
-    "identity": Layers((KNOWN,), lambda keras, x: _embedded(keras, x["x"]), NEGATIVE),
+    "identity": Layers((KNOWN,), lambda keras, x: _embedded(keras, x["x"])),
     "vocabulary list": Layers((words(),), lambda keras, x: _lookup(keras, x, vocabulary=["a", "yy"])),
     "vocabulary list with buckets": Layers(
         (words(),),
         lambda keras, x: _lookup(keras, x, vocabulary=["a", "yy"], num_oov_indices=3),
-        Gap(NOTYET, "buckets of unknown words that come before the known ones"),
     ),
     "vocabulary file": Layers((words(),), lambda keras, x: _lookup(keras, x, vocabulary=str(FILE))),
-    "shared": Layers((ids(1, "x", range(10)), ids(1, "y", range(10))), _shared, NEGATIVE),
+    "shared": Layers((ids(1, "x", range(10)), ids(1, "y", range(10))), _shared),
     "indicator": Layers(
         (SEVERAL,),
         lambda keras, x: keras.layers.CategoryEncoding(10, output_mode="multi_hot")(x["x"]),
         Gap(NOTYET, "a dense count of ids (DenseBincount)"),
     ),
-    "several values, sum": Layers((SEVERAL,), lambda keras, x: _pooled(keras, x, "sum"), NEGATIVE),
-    "several values, mean": Layers((SEVERAL,), lambda keras, x: _pooled(keras, x, "mean"), NEGATIVE),
-    "sequence, not pooled": Layers((SEVERAL,), lambda keras, x: keras.layers.Embedding(10, 3)(x["x"]), NEGATIVE),
+    "several values, sum": Layers((SEVERAL,), lambda keras, x: _pooled(keras, x, "sum")),
+    "several values, mean": Layers((SEVERAL,), lambda keras, x: _pooled(keras, x, "mean")),
+    "sequence, not pooled": Layers((SEVERAL,), lambda keras, x: keras.layers.Embedding(10, 3)(x["x"])),
 }

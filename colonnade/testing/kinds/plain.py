@@ -122,7 +122,7 @@ PLAIN: dict[str, Plain] = {
     "several values, sqrtn": Plain((SEVERAL,), _pooled("sqrtn")),
     "split strings": Plain((Given("x", "string", 0, (b"a;b", b"", b";", b"x;x;y")),), _lists),
     "partitioned table": Plain((KNOWN,), _partitioned, Gap(NOTYET, "a table is one variable")),
-    "max_norm": Plain((KNOWN,), _max_norm, Gap(NOTYET, "rows that are scaled to a norm are no rows of a table")),
+    "max_norm": Plain((KNOWN,), _max_norm),
     "sequence, not pooled": Plain((ids(3, pool=range(10)),), _sequence),
     "sparse inputs": Plain(
         (replace(SEVERAL, form="sparse"),), _of_sparse, Gap(NOTYET, "sparse and ragged tensors in signatures")

@@ -44,7 +44,8 @@ def _save_graph(tf: Any, cells: Sequence[Cell], path: Path) -> Path:
     v1 = tf.compat.v1
     with tf.Graph().as_default():
         v1.set_random_seed(7)
-        inputs, outputs = {}, {}
+        inputs: dict[str, Any] = {}
+        outputs: dict[str, Any] = {}
         for cell in cells:
             made = {n: _placeholder(v1, g, n) for n, g in names_of(cell).items()}
             inputs |= made
@@ -59,7 +60,8 @@ def _save_graph(tf: Any, cells: Sequence[Cell], path: Path) -> Path:
 
 def _save_keras(tf: Any, cells: Sequence[Cell], path: Path) -> Path:
     tf.keras.utils.set_random_seed(7)
-    inputs, outputs = {}, {}
+    inputs: dict[str, Any] = {}
+    outputs: dict[str, Any] = {}
     for cell in cells:
         made = {n: tf.keras.Input(_shape(g)[1:], dtype=g.dtype, name=n) for n, g in names_of(cell).items()}
         inputs |= made
