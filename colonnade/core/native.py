@@ -29,6 +29,8 @@ def compiled(text: str) -> Native:
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_default_triple().create_target_machine(opt=2)
     module = llvm.parse_assembly(text)
+    passes = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    passes.getModulePassManager().run(module, passes)
     engine = llvm.create_mcjit_compiler(module, machine)
     for function in module.functions:
         if function.is_declaration and function.name.startswith("Py"):

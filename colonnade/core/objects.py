@@ -1,18 +1,21 @@
 """Many small Python objects read by one loop: arrays copied side by side, byte strings laid end to end.
 
 Facts: a value costs numpy 150 to 300 ns and Arrow 30 to 60 ns a string, most of it for generality. The loops here ask
-CPython's stable ABI alone (the buffer protocol, `PyBytes_AsStringAndSize`, `PyUnicode_AsUTF8AndSize`): 70 ns an array
-and 12 a string. A call holds the GIL, so that no object goes away while it is read.
+nothing: they read the fields that the macros of CPython's and numpy's C interfaces read in every extension module, and
+ask for later values ahead, since most of a request's time is the wait for its objects. A call holds the GIL, so that no
+object goes away while it is read. Where a Python or numpy lays objects out otherwise, nothing fits, and the usual
+conversions do the work.
 Source: docs/decisions/0013-feeds-read-in-one-loop.md
 """
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math
 import threading
 from collections.abc import Callable
-from ctypes import c_int8, c_int32, c_int64, c_void_p, py_object
+from ctypes import c_int32, c_int64, c_void_p, py_object
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,139 +29,183 @@ Bytes = npt.NDArray[np.uint8]
 Offsets = npt.NDArray[np.int64]
 Empty = Callable[[int, Any], Array]
 
+OBJECT = np.dtype(object)
 STRING_BYTES = 32
 """Bytes a string that a first try makes room for."""
 
 IR = """
-; PyObject_GetBuffer's Py_buffer: buf, obj, len, itemsize, readonly, ndim, format, shape, strides, suboffsets, internal
-%Buffer = type { ptr, ptr, i64, i64, i32, i32, ptr, ptr, ptr, ptr, ptr }
-
-declare ptr @PyTuple_GetItem(ptr, i64)
-declare ptr @PyObject_Type(ptr)
-declare void @Py_DecRef(ptr)
-declare i32 @PyObject_GetBuffer(ptr, ptr, i32)
-declare void @PyBuffer_Release(ptr)
-declare i32 @PyBytes_AsStringAndSize(ptr, ptr, ptr)
 declare ptr @PyUnicode_AsUTF8AndSize(ptr, ptr)
 declare void @PyErr_Clear()
 declare ptr @memcpy(ptr, ptr, i64)
-declare i32 @memcmp(ptr, ptr, i64)
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
+declare i64 @llvm.smin.i64(i64, i64)
 
-define internal i1 @is_a(ptr %object, ptr %kind) alwaysinline {
-  %type = call ptr @PyObject_Type(ptr %object)
-  call void @Py_DecRef(ptr %type)
-  %same = icmp eq ptr %type, %kind
-  ret i1 %same
+define internal void @fetch(ptr %place, i64 %more) alwaysinline {
+  %line = getelementptr i8, ptr %place, i64 %more
+  call void @llvm.prefetch.p0(ptr %line, i32 0, i32 3, i32 1)
+  ret void
 }
 
-; The buffer of item i of a tuple: true where it is of the kind, contiguous, and of this one-letter format and shape.
-define internal i1 @open(ptr %values, i64 %i, ptr %kind, i8 %letter, i32 %ndim, ptr %shape, ptr %buffer) {
+define internal ptr @word(ptr %object, i64 %offset) alwaysinline {
+  %at = getelementptr i8, ptr %object, i64 %offset
+  %value = load ptr, ptr %at
+  ret ptr %value
+}
+
+; Item i of an array of objects, or its last.
+define internal ptr @item(ptr %items, i64 %i, i64 %n) alwaysinline {
+  %last = sub i64 %n, 1
+  %within = call i64 @llvm.smin.i64(i64 %i, i64 %last)
+  %at = getelementptr ptr, ptr %items, i64 %within
+  %object = load ptr, ptr %at
+  ret ptr %object
+}
+
+; Begin to read what the loop will need of the arrays after item i: first the objects, then where they point to.
+define internal void @foresee(ptr %items, i64 %i, i64 %n, ptr %kind, i64 %bytes) alwaysinline {
 entry:
-  %value = call ptr @PyTuple_GetItem(ptr %values, i64 %i)
-  %missing = icmp eq ptr %value, null
-  br i1 %missing, label %error, label %typed
-typed:
-  %fits_kind = call i1 @is_a(ptr %value, ptr %kind)
-  br i1 %fits_kind, label %get, label %no
-get:
-  %rc = call i32 @PyObject_GetBuffer(ptr %value, ptr %buffer, i32 60) ; PyBUF_FORMAT | PyBUF_C_CONTIGUOUS
-  %got = icmp eq i32 %rc, 0
-  br i1 %got, label %check_format, label %error
-check_format:
-  %format_at = getelementptr %Buffer, ptr %buffer, i64 0, i32 6
-  %format = load ptr, ptr %format_at
-  %first = load i8, ptr %format
-  %fits_letter = icmp eq i8 %first, %letter
-  br i1 %fits_letter, label %check_end, label %close
-check_end:
-  %second_at = getelementptr i8, ptr %format, i64 1
-  %second = load i8, ptr %second_at
-  %ends = icmp eq i8 %second, 0
-  br i1 %ends, label %check_ndim, label %close
+  %far = add i64 %i, 16
+  %far_object = call ptr @item(ptr %items, i64 %far, i64 %n)
+  call void @fetch(ptr %far_object, i64 0)
+  call void @fetch(ptr %far_object, i64 64)
+  %near = add i64 %i, 6
+  %object = call ptr @item(ptr %items, i64 %near, i64 %n)
+  %type = call ptr @word(ptr %object, i64 8)
+  %is_array = icmp eq ptr %type, %kind
+  br i1 %is_array, label %array, label %done
+array:
+  %data = call ptr @word(ptr %object, i64 16)
+  %shape = call ptr @word(ptr %object, i64 32)
+  call void @fetch(ptr %shape, i64 0)
+  %most = call i64 @llvm.smin.i64(i64 %bytes, i64 2048)
+  br label %next
+next:
+  %k = phi i64 [ 0, %array ], [ %after, %next ]
+  call void @fetch(ptr %data, i64 %k)
+  %after = add i64 %k, 64
+  %more = icmp slt i64 %after, %most
+  br i1 %more, label %next, label %done
+done:
+  ret void
+}
+
+; Where the values of an array lie; null where it is not of the kind, dtype and shape, or not contiguous.
+define internal ptr @values_of(ptr %array, ptr %kind, ptr %dtype, i32 %ndim, ptr %shape) alwaysinline {
+entry:
+  %type = call ptr @word(ptr %array, i64 8)
+  %fits_kind = icmp eq ptr %type, %kind
+  br i1 %fits_kind, label %check_dtype, label %no
+check_dtype:
+  %has_dtype = call ptr @word(ptr %array, i64 56)
+  %one_dtype = icmp eq ptr %has_dtype, %dtype
+  br i1 %one_dtype, label %check_flags, label %check_letter
+check_letter: ; a copy of the dtype: the same letter and byte order
+  %has_letter_at = getelementptr i8, ptr %has_dtype, i64 25
+  %letter_at = getelementptr i8, ptr %dtype, i64 25
+  %has_letter = load i16, ptr %has_letter_at, align 1
+  %letter = load i16, ptr %letter_at, align 1
+  %fits_letter = icmp eq i16 %has_letter, %letter
+  br i1 %fits_letter, label %check_flags, label %no
+check_flags:
+  %flags_at = getelementptr i8, ptr %array, i64 64
+  %flags = load i32, ptr %flags_at
+  %contiguous = trunc i32 %flags to i1
+  br i1 %contiguous, label %check_ndim, label %no
 check_ndim:
-  %ndim_at = getelementptr %Buffer, ptr %buffer, i64 0, i32 5
+  %ndim_at = getelementptr i8, ptr %array, i64 24
   %has_ndim = load i32, ptr %ndim_at
   %fits_ndim = icmp eq i32 %has_ndim, %ndim
-  br i1 %fits_ndim, label %check_shape, label %close
+  br i1 %fits_ndim, label %check_shape, label %no
 check_shape:
-  %shape_at = getelementptr %Buffer, ptr %buffer, i64 0, i32 7
-  %has_shape = load ptr, ptr %shape_at
-  %dims = zext i32 %ndim to i64
-  %bytes = shl i64 %dims, 3
-  %compared = call i32 @memcmp(ptr %has_shape, ptr %shape, i64 %bytes)
-  %fits_shape = icmp eq i32 %compared, 0
-  br i1 %fits_shape, label %yes, label %close
+  %dims = call ptr @word(ptr %array, i64 32)
+  %rank = zext i32 %ndim to i64
+  br label %next
+next:
+  %k = phi i64 [ 0, %check_shape ], [ %after, %check_dim ]
+  %more = icmp slt i64 %k, %rank
+  br i1 %more, label %check_dim, label %yes
+check_dim:
+  %has_at = getelementptr i64, ptr %dims, i64 %k
+  %want_at = getelementptr i64, ptr %shape, i64 %k
+  %has = load i64, ptr %has_at
+  %want = load i64, ptr %want_at
+  %after = add i64 %k, 1
+  %fits_dim = icmp eq i64 %has, %want
+  br i1 %fits_dim, label %next, label %no
 yes:
-  ret i1 true
-close:
-  call void @PyBuffer_Release(ptr %buffer)
-  br label %no
-error:
-  call void @PyErr_Clear()
-  br label %no
+  %values = call ptr @word(ptr %array, i64 16)
+  ret ptr %values
 no:
-  ret i1 false
+  ret ptr null
 }
 
 ; Copy the items of a tuple to one place; gives how many fit before the first that does not.
-define i64 @gather_arrays(ptr %values, i64 %n, ptr %kind, i8 %letter, i32 %ndim, ptr %shape, i64 %bytes, ptr %target) {
+define i64 @gather_arrays(ptr %tuple, i64 %n, ptr %kind, ptr %dtype, i32 %ndim, ptr %shape, i64 %bytes, ptr %target) {
 entry:
-  %buffer = alloca %Buffer
+  %items = getelementptr i8, ptr %tuple, i64 24
+  %is_word = icmp eq i64 %bytes, 4
   br label %next
 next:
-  %i = phi i64 [ 0, %entry ], [ %after, %copy ]
+  %i = phi i64 [ 0, %entry ], [ %after, %copied ]
   %more = icmp slt i64 %i, %n
   br i1 %more, label %read, label %done
 read:
-  %fits = call i1 @open(ptr %values, i64 %i, ptr %kind, i8 %letter, i32 %ndim, ptr %shape, ptr %buffer)
-  br i1 %fits, label %copy, label %done
-copy:
-  %source = load ptr, ptr %buffer
+  call void @foresee(ptr %items, i64 %i, i64 %n, ptr %kind, i64 %bytes)
+  %array = call ptr @item(ptr %items, i64 %i, i64 %n)
+  %source = call ptr @values_of(ptr %array, ptr %kind, ptr %dtype, i32 %ndim, ptr %shape)
+  %unfit = icmp eq ptr %source, null
+  br i1 %unfit, label %done, label %fits
+fits:
   %start = mul i64 %i, %bytes
   %place = getelementptr i8, ptr %target, i64 %start
-  call ptr @memcpy(ptr %place, ptr %source, i64 %bytes)
-  call void @PyBuffer_Release(ptr %buffer)
   %after = add i64 %i, 1
+  br i1 %is_word, label %copy_word, label %copy
+copy_word:
+  %bits = load i32, ptr %source, align 1
+  store i32 %bits, ptr %place, align 1
+  br label %copied
+copy:
+  call ptr @memcpy(ptr %place, ptr %source, i64 %bytes)
+  br label %copied
+copied:
   br label %next
 done:
   ret i64 %i
 }
 
-; The bytes of one string: their place in %text, their number in %size; false where it is neither bytes nor str.
-define internal i1 @string(ptr %object, ptr %bytes_kind, ptr %str_kind, ptr %text, ptr %size) alwaysinline {
+; Copy %size bytes, up to 15 more where %slack bytes have room for them. An aligned read crosses no page.
+define internal void @put(ptr %place, ptr %text, i64 %size, i64 %slack) alwaysinline {
 entry:
-  %type = call ptr @PyObject_Type(ptr %object)
-  call void @Py_DecRef(ptr %type)
-  %is_bytes = icmp eq ptr %type, %bytes_kind
-  br i1 %is_bytes, label %bytes, label %other
-bytes:
-  %rc = call i32 @PyBytes_AsStringAndSize(ptr %object, ptr %text, ptr %size)
-  ret i1 true
-other:
-  %is_str = icmp eq ptr %type, %str_kind
-  br i1 %is_str, label %str, label %no
-str:
-  %utf8 = call ptr @PyUnicode_AsUTF8AndSize(ptr %object, ptr %size)
-  store ptr %utf8, ptr %text
-  %bad = icmp eq ptr %utf8, null
-  br i1 %bad, label %error, label %yes
-yes:
-  ret i1 true
-error:
-  call void @PyErr_Clear()
-  br label %no
-no:
-  ret i1 false
+  %address = ptrtoint ptr %text to i64
+  %skew = and i64 %address, 15
+  %aligned = icmp eq i64 %skew, 0
+  %short = icmp sle i64 %size, 64
+  %padded = add i64 %size, 15
+  %room = icmp sle i64 %padded, %slack
+  %plain = and i1 %aligned, %short
+  %fast = and i1 %plain, %room
+  br i1 %fast, label %next, label %slow
+next:
+  %k = phi i64 [ 0, %entry ], [ %after, %next ]
+  %from = getelementptr i8, ptr %text, i64 %k
+  %to = getelementptr i8, ptr %place, i64 %k
+  %part = load <2 x i64>, ptr %from, align 16
+  store <2 x i64> %part, ptr %to, align 1
+  %after = add i64 %k, 16
+  %more = icmp slt i64 %after, %size
+  br i1 %more, label %next, label %done
+slow:
+  call ptr @memcpy(ptr %place, ptr %text, i64 %size)
+  br label %done
+done:
+  ret void
 }
 
-; Lay %n strings end to end from %total on, as far as %capacity goes; gives the new total, or -1 at what is no string.
+; Lay %n strings end to end from %from on, as far as %capacity goes; gives the new total, or -1 at what is no string.
 define internal i64 @lay(ptr %objects, i64 %n, ptr %bytes_kind, ptr %str_kind, i64 %from, ptr %offsets, ptr %data,
                          i64 %capacity) {
 entry:
-  %text_at = alloca ptr
   %size_at = alloca i64
-  %last = sub i64 %n, 1
   br label %next
 next:
   %i = phi i64 [ 0, %entry ], [ %after, %measured ]
@@ -166,28 +213,42 @@ next:
   %more = icmp slt i64 %i, %n
   br i1 %more, label %read, label %done
 read:
-  %ahead = add i64 %i, 12
-  %within = icmp slt i64 %ahead, %last
-  %soon = select i1 %within, i64 %ahead, i64 %last
-  %soon_at = getelementptr ptr, ptr %objects, i64 %soon
-  %soon_object = load ptr, ptr %soon_at
-  call void @llvm.prefetch.p0(ptr %soon_object, i32 0, i32 3, i32 1)
-  %object_at = getelementptr ptr, ptr %objects, i64 %i
-  %object = load ptr, ptr %object_at
-  %null = icmp eq ptr %object, null
-  br i1 %null, label %no, label %typed
+  %ahead = add i64 %i, 16
+  %soon = call ptr @item(ptr %objects, i64 %ahead, i64 %n)
+  call void @fetch(ptr %soon, i64 0)
+  call void @fetch(ptr %soon, i64 32)
+  %object = call ptr @item(ptr %objects, i64 %i, i64 %n)
+  %missing = icmp eq ptr %object, null
+  br i1 %missing, label %no, label %typed
 typed:
-  %fits = call i1 @string(ptr %object, ptr %bytes_kind, ptr %str_kind, ptr %text_at, ptr %size_at)
-  br i1 %fits, label %measure, label %no
+  %type = call ptr @word(ptr %object, i64 8)
+  %is_bytes = icmp eq ptr %type, %bytes_kind
+  br i1 %is_bytes, label %bytes, label %other
+bytes:
+  %bytes_text = getelementptr i8, ptr %object, i64 32
+  %bytes_size_at = getelementptr i8, ptr %object, i64 16
+  %bytes_size = load i64, ptr %bytes_size_at
+  br label %measure
+other:
+  %is_str = icmp eq ptr %type, %str_kind
+  br i1 %is_str, label %str, label %no
+str:
+  %utf8 = call ptr @PyUnicode_AsUTF8AndSize(ptr %object, ptr %size_at)
+  %bad = icmp eq ptr %utf8, null
+  br i1 %bad, label %error, label %good
+good:
+  %str_size = load i64, ptr %size_at
+  br label %measure
 measure:
-  %size = load i64, ptr %size_at
+  %text = phi ptr [ %bytes_text, %bytes ], [ %utf8, %good ]
+  %size = phi i64 [ %bytes_size, %bytes ], [ %str_size, %good ]
   %end = add i64 %total, %size
-  %has_room = icmp sle i64 %end, %capacity
+  %slack = sub i64 %capacity, %total
+  %has_room = icmp sle i64 %size, %slack
   br i1 %has_room, label %copy, label %measured
 copy:
-  %text = load ptr, ptr %text_at
   %place = getelementptr i8, ptr %data, i64 %total
-  call ptr @memcpy(ptr %place, ptr %text, i64 %size)
+  call void @put(ptr %place, ptr %text, i64 %size, i64 %slack)
   br label %measured
 measured:
   %after = add i64 %i, 1
@@ -196,15 +257,43 @@ measured:
   br label %next
 done:
   ret i64 %total
+error:
+  call void @PyErr_Clear()
+  br label %no
 no:
   ret i64 -1
 }
 
-; The strings of a tuple of object arrays, `each` in every one; gives their bytes, or -1 where an item does not fit.
-define i64 @gather_strings(ptr %values, i64 %n, ptr %kind, i32 %ndim, ptr %shape, i64 %each, ptr %bytes_kind,
-                           ptr %str_kind, ptr %offsets, ptr %data, i64 %capacity) {
+; Begin to read the first strings of an array that comes soon; its own memory was asked for some items before.
+define internal void @foresee_strings(ptr %items, i64 %i, i64 %n, ptr %kind, ptr %dtype, i32 %ndim, ptr %shape,
+                                      i64 %each) alwaysinline {
 entry:
-  %buffer = alloca %Buffer
+  %soon = add i64 %i, 2
+  %array = call ptr @item(ptr %items, i64 %soon, i64 %n)
+  %objects = call ptr @values_of(ptr %array, ptr %kind, ptr %dtype, i32 %ndim, ptr %shape)
+  %unfit = icmp eq ptr %objects, null
+  %count = call i64 @llvm.smin.i64(i64 %each, i64 16)
+  %none = icmp sle i64 %count, 0
+  %skip = or i1 %unfit, %none
+  br i1 %skip, label %done, label %next
+next:
+  %k = phi i64 [ 0, %entry ], [ %after, %next ]
+  %object = call ptr @item(ptr %objects, i64 %k, i64 %count)
+  call void @fetch(ptr %object, i64 0)
+  call void @fetch(ptr %object, i64 32)
+  %after = add i64 %k, 1
+  %more = icmp slt i64 %after, %count
+  br i1 %more, label %next, label %done
+done:
+  ret void
+}
+
+; The strings of a tuple of object arrays, `each` in every one; gives their bytes, or -1 where an item does not fit.
+define i64 @gather_strings(ptr %tuple, i64 %n, ptr %kind, ptr %dtype, i32 %ndim, ptr %shape, i64 %each,
+                           ptr %bytes_kind, ptr %str_kind, ptr %offsets, ptr %data, i64 %capacity) {
+entry:
+  %items = getelementptr i8, ptr %tuple, i64 24
+  %bytes = shl i64 %each, 3
   store i64 0, ptr %offsets
   br label %next
 next:
@@ -216,15 +305,17 @@ next:
   %leave = or i1 %bad, %stop
   br i1 %leave, label %done, label %read
 read:
-  %fits = call i1 @open(ptr %values, i64 %i, ptr %kind, i8 79, i32 %ndim, ptr %shape, ptr %buffer) ; 'O'
-  br i1 %fits, label %lay, label %no
+  call void @foresee(ptr %items, i64 %i, i64 %n, ptr %kind, i64 %bytes)
+  call void @foresee_strings(ptr %items, i64 %i, i64 %n, ptr %kind, ptr %dtype, i32 %ndim, ptr %shape, i64 %each)
+  %array = call ptr @item(ptr %items, i64 %i, i64 %n)
+  %objects = call ptr @values_of(ptr %array, ptr %kind, ptr %dtype, i32 %ndim, ptr %shape)
+  %unfit = icmp eq ptr %objects, null
+  br i1 %unfit, label %no, label %lay
 lay:
-  %objects = load ptr, ptr %buffer
   %start = mul i64 %i, %each
   %offsets_at = getelementptr i64, ptr %offsets, i64 %start
   %end = call i64 @lay(ptr %objects, i64 %each, ptr %bytes_kind, ptr %str_kind, i64 %total, ptr %offsets_at,
                        ptr %data, i64 %capacity)
-  call void @PyBuffer_Release(ptr %buffer)
   %after = add i64 %i, 1
   br label %next
 done:
@@ -255,14 +346,41 @@ def _loops() -> _Loops:
 @functools.cache
 def _compiled() -> _Loops:
     native = compiled(IR)
-    whole, number, letter, place, value = c_int64, c_int32, c_int8, c_void_p, py_object
+    whole, number, place, value = c_int64, c_int32, c_void_p, py_object
     return _Loops(
         native,
-        native.function("gather_arrays", whole, value, whole, value, letter, number, place, whole, place),
+        native.function("gather_arrays", whole, value, whole, value, value, number, place, whole, place),
         native.function(
-            "gather_strings", whole, value, whole, value, number, place, whole, value, value, place, place, whole
+            "gather_strings", whole, value, whole, value, value, number, place, whole, value, value, place, place, whole
         ),
     )
+
+
+@functools.cache
+def laid_out_as_expected() -> bool:
+    """Whether objects lie in memory as the loops read them, which a Python without a GIL, say, does not do."""
+    if object.__basicsize__ != 16 or bytes.__basicsize__ != 33 or tuple.__basicsize__ != 24:
+        return False
+    text, array = b"some bytes", np.arange(12, dtype=np.int32).reshape(3, 4)
+    turned, pair = array.T, (array, text)
+    dtype = turned.dtype.newbyteorder()
+    letters = (ord(dtype.char), ord(dtype.byteorder))
+    return (
+        [_word(x, 8) for x in (text, array, pair)] == [id(bytes), id(np.ndarray), id(tuple)]
+        and _word(text, 16) == len(text)
+        and ctypes.string_at(id(text) + 32, len(text)) == text
+        and [_word(pair, 24), _word(pair, 32)] == [id(array), id(text)]
+        and [_word(x, 16) for x in (array, turned)] == [x.ctypes.data for x in (array, turned)]
+        and [_word(x, 24) & 0xFFFFFFFF for x in (array, turned[0])] == [2, 1]
+        and ctypes.string_at(_word(turned, 32), 16) == np.array([4, 3], np.int64).tobytes()
+        and [_word(x, 56) for x in (array, turned)] == [id(array.dtype), id(turned.dtype)]
+        and [_word(x, 64) & 1 for x in (array, turned)] == [1, 0]
+        and tuple(ctypes.string_at(id(dtype) + 25, 2)) == letters
+    )
+
+
+def _word(value: object, offset: int) -> int:
+    return ctypes.c_uint64.from_address(id(value) + offset).value
 
 
 def prepare() -> None:
@@ -276,14 +394,13 @@ def gather_arrays(values: tuple[Any, ...], shape: tuple[int, ...], target: Array
     Shapes: each value is `shape`; target holds all of them.
     Facts: a value fits if it is a C-contiguous `numpy.ndarray`, no subclass, of target's dtype and of the shape.
     """
-    letter = target.data.format or ""
-    if len(letter) != 1:
+    if len(target.data.format or "") != 1 or not laid_out_as_expected():
         return False
     dims = np.array(shape, np.int64)
     size = math.prod(shape) * target.itemsize
     assert target.flags.c_contiguous and target.nbytes == size * len(values)
     copied = _loops().arrays(
-        values, len(values), np.ndarray, ord(letter), len(shape), dims.ctypes.data, size, target.ctypes.data
+        values, len(values), np.ndarray, target.dtype, len(shape), dims.ctypes.data, size, target.ctypes.data
     )
     return copied == len(values)
 
@@ -297,6 +414,8 @@ def gather_strings(
     Facts: a value fits if it is a C-contiguous object `numpy.ndarray`, no subclass, of the shape, and holds nothing but
     bytes and str (taken as UTF-8), no subclasses.
     """
+    if not laid_out_as_expected():
+        return None
     dims = np.array(shape, np.int64)
     each = math.prod(shape)
     offsets = empty(each * len(values) + 1, np.int64)
@@ -305,7 +424,7 @@ def gather_strings(
         data = empty(total, np.uint8)
         places = (offsets.ctypes.data, data.ctypes.data)
         total = _loops().strings(
-            values, len(values), np.ndarray, len(shape), dims.ctypes.data, each, bytes, str, *places, len(data)
+            values, len(values), np.ndarray, OBJECT, len(shape), dims.ctypes.data, each, bytes, str, *places, len(data)
         )
         if total <= len(data):
             return None if total < 0 else (data[:total], offsets)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 import sys
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.core.objects import STRING_BYTES, gather_arrays, gather_strings
+from colonnade.core.objects import STRING_BYTES, gather_arrays, gather_strings, laid_out_as_expected
 
 DTYPES = "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split()  # noqa: SIM905
 TEXTS = st.one_of(st.binary(max_size=2 * STRING_BYTES), st.text(max_size=STRING_BYTES))
@@ -93,6 +94,33 @@ def test_string_arrays_that_do_not_fit(value: object, place: int) -> None:
     assert gather_strings(tuple(values), (2, 3)) is not None
     values[place] = value
     assert gather_strings(tuple(values), (2, 3)) is None
+
+
+@pytest.mark.parametrize("size", [0, 1, 15, 16, 17, 31, 32, 33, 47, 48, 49, 63, 64, 65, 200])
+@pytest.mark.parametrize("kind", [bytes, str])
+def test_nothing_is_written_behind_the_strings(size: int, kind: type) -> None:
+    texts = [kind(bytes([97 + k]) * size, *(["ascii"] if kind is str else [])) for k in range(5)]
+    room = np.full(5 * max(size, STRING_BYTES) + 64, 7, np.uint8)
+
+    def empty(count: int, dtype: Any) -> np.ndarray[Any, Any]:
+        return room[:count] if dtype is np.uint8 else np.empty(count, dtype)
+
+    found = gather_strings((objects(texts, (5,)),), (5,), empty)
+    assert found is not None
+    assert found[0].tobytes() == b"".join(bytes([97 + k]) * size for k in range(5))
+    assert (room[5 * max(size, STRING_BYTES) :] == 7).all()
+
+
+def test_a_copy_of_a_dtype_is_the_same() -> None:
+    value = FIT.view(pickle.loads(pickle.dumps(FIT.dtype)))
+    assert value.dtype is not FIT.dtype
+    target = np.zeros((2, 2, 3), np.float32)
+    assert gather_arrays((FIT, value), (2, 3), target)
+    assert np.array_equal(target, [FIT, FIT])
+
+
+def test_the_layout_of_objects_is_the_expected_one() -> None:
+    assert laid_out_as_expected()
 
 
 BAD = [None, 1, 1.5, float("nan"), "\ud800", bytearray(b"a"), memoryview(b"a"), np.bytes_(b"a"), np.str_("a"), [b"a"]]
