@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,7 +123,8 @@ class GpuColumns:
         Shapes: outputs[buffer] is float32 [capacity, width], contiguous and 16-byte aligned; status is int64[1]: the
         number of ids outside their tables is added to it.
         tiles: at least the number of tiles that `header.write` gave.
-        Facts: nothing is allocated and nothing waits, so that a CUDA graph can capture it.
+        Facts: nothing is allocated and nothing waits, so that a CUDA graph can capture it. The current device must be
+        that of the columns: a kernel goes to the current one's stream.
         """
         if self._kernel is None or capacity == 0:
             return
@@ -152,7 +154,8 @@ class GpuColumns:
             for name in self._buffers
         }
         status = torch.zeros(1, dtype=torch.int64, device=self._device)
-        self.launch(sources, packed.rows, outputs, status, tiles)
+        with torch.cuda.device(self._device) if self._device.type == "cuda" else nullcontext():
+            self.launch(sources, packed.rows, outputs, status, tiles)
         outside = int(status)
         if outside and self._errors:
             raise self.diagnose(packed)
