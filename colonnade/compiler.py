@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +20,7 @@ from colonnade.backends.examples import LOOPS
 from colonnade.backends.reference import ReferenceBackend
 from colonnade.config import settings
 from colonnade.core import facts, quantize
+from colonnade.core.expr import Apply, walk
 from colonnade.core.quantize import NARROW
 from colonnade.errors import ArtifactError, OptionError
 from colonnade.executable import Executable
@@ -279,14 +280,18 @@ def _explanation(
     for index, decision in enumerate(decisions):
         by_source.setdefault(decision.source, []).append(index)
     origins = []
+    embedding: set[str] = set()
     for column in program.columns:
         cone = cones(column.source)
+        embedding |= cone & imported.operators
         found = sorted(i for name in cone for i in by_source.get(name, ()))
         origins.append(ColumnOrigin(column.name, column.source, len(cone), tuple(found)))
     return Explanation(
         model=model,
         signature=imported.signature,
         source_nodes=imported.nodes,
+        embedding_before=len(embedding),
+        embedding_after=_operators_left(program, embedding),
         ops_before=before,
         ops_after=imported.graph.histogram(),
         passes=tuple(PassCount(name, a, b, s) for name, a, b, s in log.counts),
@@ -295,6 +300,15 @@ def _explanation(
         seconds=seconds,
         warnings=(*imported.warnings, *warnings_of(program, WARNINGS)),
     )
+
+
+def _operators_left(program: Program, embedding: Set[str]) -> int:
+    """What columns compute for each element, counted in each column, their lookups, and calls of the dense rest."""
+    left = sum(line.source in embedding for line in program.dense)
+    for column in program.columns:
+        exprs = [column.ids, *column.filters, *([column.weights] if column.weights is not None else [])]
+        left += 1 + len({x for expr in exprs for x in walk(expr) if isinstance(x, Apply)})
+    return left
 
 
 def _say(progress: Progress | None, what: str) -> float:

@@ -31,7 +31,7 @@ from colonnade.cli.common import (
     table,
     verb,
 )
-from colonnade.cli.explain import show_sections, stored_sections
+from colonnade.cli.explain import embedding_text, show_sections, stored_sections
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.executable import Executable
 from colonnade.ir.graph import Graph
@@ -139,6 +139,7 @@ def summary_rows(facts: dict[str, Any]) -> list[tuple[str, str]]:
             "graph nodes",
             f"{facts['nodes_before']:,} -> {facts['nodes_after']:,}  ({facts['share_removed']:.1%} removed)",
         ),
+        ("embedding graph", embedding_text(facts)),
         ("columns", f"{facts['num_columns']:,} in {len(facts['structures'])} structures"),
         *((f"  {s['columns']:,} x", s["structure"]) for s in facts["structures"]),
         ("tables", f"{facts['num_tables']:,}, {human_bytes(facts['table_bytes'])}"),

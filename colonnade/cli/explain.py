@@ -180,6 +180,7 @@ def model_sections(found: dict[str, Any]) -> list[Section]:
         (t["name"], f"{t['rows']:,}", t["embedding_dim"], t["dtype"], human_bytes(t["bytes"])) for t in found["tables"]
     ]
     kept = found["guards_kept_by_reason"]
+    kinds = [(k["columns"], k["kind"]) for k in found["kinds"]]
     return [
         *warning_sections(found),
         (
@@ -188,6 +189,7 @@ def model_sections(found: dict[str, Any]) -> list[Section]:
             [(o["op"], o["before"], o["after"]) for o in found["ops"]],
             (1, 2),
         ),
+        (f"embedding graph: {embedding_text(found)}", ("columns", "kind"), kinds, (0,)),
         ("passes", ("pass", "nodes before", "after", "time"), passes, (1, 2, 3)),
         (
             f"columns: {found['num_columns']:,}",
@@ -226,6 +228,7 @@ def model_sections(found: dict[str, Any]) -> list[Section]:
             [(r["count"], r["pass"], r["op"], r["reason"]) for r in found["declined"]],
             (0,),
         ),
+        *_decode_sections(found),
         (
             f"dense rest: {found['dense_lines']:,} torch calls",
             ("op", "value", "source"),
@@ -233,6 +236,21 @@ def model_sections(found: dict[str, Any]) -> list[Section]:
             (),
         ),
     ]
+
+
+def embedding_text(found: dict[str, Any]) -> str:
+    """How much of the columns' part of the source is left."""
+    return (
+        f"{found['embedding_before']:,} operators -> {found['embedding_after']:,}, "
+        f"{found['embedding_share_removed']:.1%} removed; {found['num_columns']:,} columns in one kernel"
+    )
+
+
+def _decode_sections(found: dict[str, Any]) -> list[Section]:
+    """What a request's Examples become, on the host whatever the target."""
+    rows = [(d["key"], d["features"], d["read"]) for d in found["decodes"]]
+    title = "serialized Examples: the host reads them before the columns run, for a device too"
+    return [(title, ("key", "features checked", "of these read"), rows, (1, 2))] if rows else []
 
 
 def stored_sections(found: dict[str, Any]) -> list[Section]:

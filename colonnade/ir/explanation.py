@@ -76,6 +76,8 @@ class Notice:
 class Explanation:
     """model, signature: what was compiled.   source_nodes: nodes of the source that the outputs need.
     ops_before, ops_after: graph ops by name, as imported and after the passes.   columns: origins by column.
+    embedding_before, embedding_after: operators of the source that the columns stand for, and what is left of them: ops
+    of columns, a lookup each, and calls of the dense rest.
     seconds: time by part (import, passes, assemble, tables, backend).   tables: those stored in another type.
     warnings: what is legal and surely unwanted.
     """
@@ -83,6 +85,8 @@ class Explanation:
     model: str = ""
     signature: str = ""
     source_nodes: int = 0
+    embedding_before: int = 0
+    embedding_after: int = 0
     ops_before: Mapping[str, int] = field(default_factory=dict)
     ops_after: Mapping[str, int] = field(default_factory=dict)
     passes: tuple[PassCount, ...] = ()

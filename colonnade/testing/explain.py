@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from colonnade.core.consts import Const
-from colonnade.core.expr import Apply, Expr, Field, fields_of
+from colonnade.core.expr import Apply, Expr, Field, fields_of, walk
 from colonnade.errors import OptionError, listed
 from colonnade.ir.column import Column
 from colonnade.ir.explanation import Decision, Explanation, StoredTable
@@ -56,8 +56,12 @@ def summary(program: Program, explanation: Explanation) -> dict[str, Any]:
         "source_nodes": explanation.source_nodes,
         "nodes_before": before,
         "nodes_after": after,
-        "share_removed": 1 - after / before if before else 0.0,
+        "share_removed": _share(before, after),
+        "embedding_before": explanation.embedding_before,
+        "embedding_after": explanation.embedding_after,
+        "embedding_share_removed": _share(explanation.embedding_before, explanation.embedding_after),
         "num_columns": len(program.columns),
+        "kinds": [{"kind": name, "columns": n} for name, n in Counter(map(kind_of, program.columns)).most_common()],
         "structures": [{"structure": name, "columns": count} for name, count in structures.most_common()],
         "num_tables": len(program.tables),
         "table_bytes": sum(t.bytes for t in program.tables),
@@ -70,6 +74,37 @@ def summary(program: Program, explanation: Explanation) -> dict[str, Any]:
         "warnings": [vars(w) for w in explanation.warnings],
         "seconds": dict(explanation.seconds),
     }
+
+
+def _share(before: int, after: int) -> float:
+    return 1 - after / before if before else 0.0
+
+
+def kind_of(column: Column) -> str:
+    """The kind of feature that a column is, in a user's words: by its ops, whatever made them.
+
+    `hash of tokens, mean` hashes the parts of split strings; `indicator of buckets` counts bucketized numbers.
+    """
+    if column.table is None:
+        return "numeric"
+    ops = {x.op.name for x in walk(column.ids) if isinstance(x, Apply)}
+    kind = next((name for op, name in _KINDS if op in ops), "ids")
+    if "split" in ops:
+        kind += " of tokens"
+    if column.table.startswith("identity["):
+        return f"indicator of {kind}"
+    weighted = ", weighted" if column.weights is not None else ""
+    return f"{kind}{weighted}, {column.pooling}"
+
+
+_KINDS = (
+    ("join_hash", "cross"),
+    ("vocabulary", "vocabulary"),
+    ("hash_bytes", "hash"),
+    ("hash_decimal", "hash of integers"),
+    ("bucketize", "buckets"),
+)
+"""Op -> kind; the first that occurs."""
 
 
 def _table_types(program: Program) -> list[dict[str, Any]]:
@@ -114,6 +149,10 @@ def details(program: Program, explanation: Explanation) -> dict[str, Any]:
         "tables": [
             {"name": t.name, "rows": t.rows, "embedding_dim": t.embedding_dim, "dtype": t.dtype, "bytes": t.bytes}
             for t in sorted(program.tables, key=lambda t: -t.bytes)
+        ],
+        "decodes": [
+            {"key": d.name, "features": len(d.features), "read": sum(made is not None for _, made in d.features)}
+            for d in program.decodes
         ],
         "dense": [{"op": line.op, "output": line.output, "source": line.source} for line in program.dense],
         "outputs": [{"name": o.name, "dtype": o.dtype, "shape": [str(d) for d in o.shape]} for o in program.outputs],

@@ -108,6 +108,7 @@ def test_warnings_are_printed_and_kept(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["compile", str(model), "-o", str(artifact), "--target", "reference"])
     assert done.exit_code == 0 and "warning: identical-columns: " in done.stdout
     explained = CliRunner().invoke(app, ["explain", str(artifact)])
+    assert "embedding graph: " in explained.stdout and "% removed; 2 columns in one kernel" in explained.stdout
     assert "warnings: 1" in explained.stdout and "identical-columns" in explained.stdout
     loaded = compiler.load(artifact, target="reference")
     found = details(loaded.program, loaded.explanation)

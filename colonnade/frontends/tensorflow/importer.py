@@ -35,6 +35,8 @@ from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.variable import Variable
 from colonnade.ops.op import GraphOp
 
+HELD = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "Variable", "VariableV2", "VarHandleOp", *HANDLES})
+"""Ops that hold a value and compute none."""
 DEFAULT_SIGNATURE = "serving_default"
 
 
@@ -69,6 +71,8 @@ class Imported:
     fingerprint: str
     cones: Callable[[str], frozenset[str]]
     """Source node -> the source nodes that it needs, itself included."""
+    operators: frozenset[str] = frozenset()
+    """The source nodes that compute something: no constants, inputs, variables or tables."""
     warnings: tuple[Notice, ...] = ()
 
 
@@ -89,7 +93,13 @@ def import_saved_model(
     files = vocabulary_files.look(Path(path), source.tables.resources.values())
     warnings = (*unread_tables.look(source.meta), *files)
     return Imported(
-        graph, source.signature.key, len(source.flat.nodes), source.fingerprint, _cones(source.flat), warnings
+        graph,
+        source.signature.key,
+        len(source.flat.nodes),
+        source.fingerprint,
+        _cones(source.flat),
+        frozenset(node.name for node in source.flat.nodes if node.op not in HELD),
+        warnings,
     )
 
 
