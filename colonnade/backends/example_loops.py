@@ -342,38 +342,77 @@ def _feature(
     return 0, 0
 
 
-@_jit
-def copy_floats(data: Array, places: Array, begins: Array, out: Array) -> None:
-    """The bits of the floats of one feature; those of Example e begin at `begins[e]`. out: uint32."""
-    for e in range(len(places)):
-        start, end = places[e, 0], places[e, 1]
-        if start < 0:
-            continue
-        at, length, packed = _packed(data, start, end)
-        step = 4 if packed else 5
-        num = length // step
+@_part
+def _write_floats(data: Array, start: int, end: int, out: Array, to: int) -> int:
+    """The bits of the floats of one list; gives how many there are. out: uint32."""
+    at, length, packed = _packed(data, start, end)
+    step = 4 if packed else 5
+    num = length // step
+    at += 0 if packed else 1
+    for k in range(num):
+        p = at + k * step
+        low = np.uint32(data[p]) | np.uint32(data[p + 1]) << np.uint32(8)
+        out[to + k] = low | np.uint32(data[p + 2]) << np.uint32(16) | np.uint32(data[p + 3]) << np.uint32(24)
+    return num
+
+
+@_part
+def _write_integers(data: Array, start: int, end: int, out: Array, to: int) -> int:
+    """The integers of one list; gives how many there are. out: int64."""
+    at, length, packed = _packed(data, start, end)
+    stop = min(end, at + length)
+    k = to
+    while at < stop:
         at += 0 if packed else 1
-        for k in range(num):
-            p = at + k * step
-            low = np.uint32(data[p]) | np.uint32(data[p + 1]) << np.uint32(8)
-            out[begins[e] + k] = low | np.uint32(data[p + 2]) << np.uint32(16) | np.uint32(data[p + 3]) << np.uint32(24)
+        value, at = _varint(data, at, stop)
+        out[k] = np.int64(value)
+        k += 1
+    return int(k - to)
 
 
 @_jit
-def copy_integers(data: Array, places: Array, begins: Array, out: Array) -> None:
-    """The integers of one feature; those of Example e begin at `begins[e]`."""
-    for e in range(len(places)):
-        start, end = places[e, 0], places[e, 1]
-        if start < 0:
-            continue
-        at, length, packed = _packed(data, start, end)
-        stop = min(end, at + length)
-        k = begins[e]
-        while at < stop:
-            at += 0 if packed else 1
-            value, at = _varint(data, at, stop)
-            out[k] = np.int64(value)
-            k += 1
+def lay_out(spec: Array, counts: Array, ends: Array) -> None:
+    """Where the values of each Example end among those of its feature. ends: [F, B + 1], written."""
+    for f in range(len(spec)):
+        ends[f, 0] = 0
+        is_ragged = spec[f, 1] == RAGGED
+        for e in range(counts.shape[1]):
+            ends[f, e + 1] = ends[f, e] + (counts[f, e] if is_ragged else spec[f, 2])
+
+
+@_jit
+def copy_numbers(
+    data: Array,
+    places: Array,
+    spec: Array,
+    ends: Array,
+    wanted: Array,
+    fills: Array,
+    floats: Array,
+    integers: Array,
+) -> None:
+    """The numbers of all features that are wanted, feature by feature.
+
+    wanted: [n, 3] feature, where its values begin in the array of their kind, where what fills it up begins in
+    `fills` (the bits, one for each value of an Example).   floats: uint32.   integers: int64.
+    """
+    for w in range(len(wanted)):
+        f, base, fill = wanted[w, 0], wanted[w, 1], wanted[w, 2]
+        is_float = spec[f, 0] == FLOAT
+        size = 0 if spec[f, 1] == RAGGED else spec[f, 2]
+        for e in range(ends.shape[1] - 1):
+            start, to = places[f, e, 0], base + ends[f, e]
+            num = 0
+            if start >= 0:
+                if is_float:
+                    num = _write_floats(data, start, places[f, e, 1], floats, to)
+                else:
+                    num = _write_integers(data, start, places[f, e, 1], integers, to)
+            for k in range(num, size):
+                if is_float:
+                    floats[to + k] = np.uint32(fills[fill + k])
+                else:
+                    integers[to + k] = fills[fill + k]
 
 
 @_jit

@@ -26,6 +26,8 @@ from colonnade.ir.program import Decode, Program
 Array = npt.NDArray[Any]
 KINDS = ("dense", "ragged", "padded")
 """In the order of the loops' numbers for them."""
+NUMBERS = {"float32": np.uint32, "int64": np.int64}
+"""What the loops write for each dtype of numbers."""
 
 
 class Decoder:
@@ -42,8 +44,8 @@ class Decoder:
     def fields(self, feed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
         """The inputs made of Examples, the other values of the request, and the number of Examples by its symbol.
 
-        Facts: dense inputs are Arrow arrays of `B` (lists of fixed sizes of) values; ragged ones are Arrow arrays of N
-        values, their offsets numpy arrays.
+        Facts: numbers and offsets are numpy arrays, of the declared shape or of N values; strings are Arrow arrays, of
+        `B` (lists of fixed sizes of) values or of N.
         Errors: FeedError that lists keys that are missing or unexpected, or every bad Example.
         """
         problems = [f"{key}: missing" for key in sorted(self.keys - feed.keys())]
@@ -73,16 +75,20 @@ class Decoder:
 
     def _add(self, fields: dict[str, Any], plan: _Plan, decode: Decode, texts: Strings) -> None:
         found = plan.scan(texts, decode.name)
+        numbers = plan.numbers(found)
         for f, (feature, name) in enumerate(decode.features):
             if name is None:
                 continue
-            values, ends = plan.values(found, f)
             offsets, dtype = self._offsets[name]
+            ends = found.ends[f]
+            values = plan.strings(found, f) if feature.dtype == "string" else numbers[f]
             if offsets is not None:
                 _check_lengths(fields.get(offsets), ends, feature, decode)
                 fields[offsets] = ends.astype(dtype)
+            elif feature.dtype != "string":
+                values = values.reshape(len(texts), *feature.shape)
             elif feature.size == 0:  # Arrow has no lists of no values
-                values = np.empty((len(texts), *feature.shape), object if feature.dtype == "string" else feature.dtype)
+                values = np.empty((len(texts), *feature.shape), object)
             elif feature.shape and feature.shape != (1,):
                 for size in reversed(feature.shape):
                     values = pa.FixedSizeListArray.from_arrays(values, size)
@@ -124,12 +130,13 @@ def _texts(value: object) -> Strings:
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """Where the features of a batch lie. data: the bytes of all Examples.   places, counts, sizes: see the loops."""
+    """Where the features of a batch lie. data: the bytes of all Examples.   the others: see the loops."""
 
     data: Array
     places: Array
     counts: Array
     sizes: Array
+    ends: Array
 
 
 class _Plan:
@@ -144,6 +151,9 @@ class _Plan:
         self._first, self._following = _linked(keys, names)
         rows = [(DTYPES.index(f.dtype) + 1, KINDS.index(f.kind), f.size, _has_default(f)) for f in self.features]
         self._spec = np.array(rows, np.int64).reshape(len(rows), 4)
+        wanted = [f for f, (feature, name) in enumerate(features) if name is not None and feature.dtype != "string"]
+        self._wanted = {kind: [f for f in wanted if self.features[f].dtype == kind] for kind in NUMBERS}
+        self._fill_bits, self._fill_places = _bits(self.features)
         fills = [f.default.array.reshape(-1).tolist() if f.default is not None else [] for f in self.features]
         self._fills = [_joined(v) if f.dtype == "string" else None for v, f in zip(fills, self.features, strict=True)]
 
@@ -160,28 +170,32 @@ class _Plan:
         bad = loops.scan(data, ends, *spec, *room, places, counts, sizes, troubles)
         if bad:
             raise refuse([Trouble(*row) for row in troubles[:bad].tolist()], self.features, f"input {key!r}")
-        return _Found(data, places, counts, sizes)
+        found_ends = np.empty((num, num_rows + 1), np.int64)
+        loops.lay_out(self._spec, counts, found_ends)
+        return _Found(data, places, counts, sizes, found_ends)
 
-    def values(self, found: _Found, f: int) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-        """All values of one feature, flat, and where those of each Example begin and end."""
-        feature = self.features[f]
-        num_rows = found.counts.shape[1]
-        ends = np.zeros(num_rows + 1, np.int64)
-        if feature.kind == "ragged":
-            np.cumsum(found.counts[f], out=ends[1:])
-        else:
-            ends[:] = np.arange(num_rows + 1) * feature.size
-        places = found.places[f]
-        if feature.dtype == "string":
-            return self._strings(found, f, int(ends[-1])), ends
-        bits = "uint32" if feature.dtype == "float32" else "int64"
-        values = np.empty(int(ends[-1]), bits)
-        if feature.default is not None:
-            values.view(feature.dtype).reshape(num_rows, feature.size)[...] = feature.default.array.reshape(-1)
-        (loops.copy_floats if feature.dtype == "float32" else loops.copy_integers)(found.data, places, ends, values)
-        return pa.array(values.view(feature.dtype)), ends
+    def numbers(self, found: _Found) -> dict[int, Array]:
+        """All values of each feature of numbers that is wanted, flat."""
+        totals = found.ends[:, -1].tolist()
+        wanted: list[tuple[int, int, int]] = []
+        blocks: dict[str, Array] = {}
+        for dtype, features in self._wanted.items():
+            begin = 0
+            for f in features:
+                wanted.append((f, begin, self._fill_places[f]))
+                begin += totals[f]
+            blocks[dtype] = np.empty(begin, NUMBERS[dtype])
+        if not wanted:
+            return {}
+        table = np.array(wanted, np.int64)
+        operands = found.data, found.places, self._spec, found.ends, table, self._fill_bits
+        loops.copy_numbers(*operands, blocks["float32"], blocks["int64"])
+        views = {dtype: block.view(dtype) for dtype, block in blocks.items()}
+        return {f: views[self.features[f].dtype][begin : begin + totals[f]] for f, begin, _ in wanted}
 
-    def _strings(self, found: _Found, f: int, num: int) -> pa.Array:
+    def strings(self, found: _Found, f: int) -> pa.Array:
+        """All strings of one feature, flat."""
+        num = int(found.ends[f, -1])
         feature, filled = self.features[f], self._fills[f]
         assert filled is not None
         fill, fill_ends = filled
@@ -208,6 +222,19 @@ def _read_only(array: Array) -> Array:
 
 def _has_default(feature: Feature) -> bool:
     return feature.default is not None and feature.size > 0
+
+
+def _bits(features: Sequence[Feature]) -> tuple[Array, list[int]]:
+    """The defaults of all features of numbers, as many for each as an Example has values, and where each begins."""
+    found: list[Array] = []
+    places, end = [], 0
+    for f in features:
+        places.append(end)
+        if f.default is not None and f.dtype != "string":
+            values = np.broadcast_to(f.default.array.reshape(-1), (f.size,)).astype(f.dtype)
+            found.append(values.view(NUMBERS[f.dtype]).astype(np.int64))
+            end += f.size
+    return np.concatenate([*found, np.zeros(0, np.int64)]), places
 
 
 def _joined(texts: Sequence[bytes]) -> tuple[Array, Array]:
@@ -244,10 +271,10 @@ def _linked(keys: Sequence[bytes], names: Mapping[bytes, int]) -> tuple[Array, A
 # -- the loops' code ---------------------------------------------------------------------------------------------------
 def _results() -> Results:
     """Every loop, compiled for the operands that it gets."""
-    plan = _Plan([(Feature("f", dtype, "ragged"), None) for dtype in DTYPES])
+    plan = _Plan([(Feature("f", dtype, "ragged"), dtype) for dtype in DTYPES])
     found = plan.scan(Strings(np.empty(0, np.uint8), np.zeros(1, np.int64)), "")
-    for f in range(len(DTYPES)):
-        plan.values(found, f)
+    plan.numbers(found)
+    plan.strings(found, DTYPES.index("string"))
     return {
         f"{name}/{k}": result
         for name, loop in loops.ENTRIES.items()

@@ -204,11 +204,14 @@ class FeedReader:
             return self._read_values({**rest, **fields}, room, known)
         try:
             sizes = dict(known)
-            packed = tuple(p.columns(fields, known.get(str(p.layout.rows), 0), sizes, room) for p in self._packers)
-            tensors = {i.name: self._tensor(i, self._value(i, fields[i.name]), sizes) for i in self._others}
+            packed = tuple(p.decoded(fields, known.get(str(p.layout.rows), 0), sizes, room) for p in self._packers)
+            tensors = {i.name: self._tensor(i, self._decoded(i, fields[i.name]), sizes) for i in self._others}
             return Request(packed, tensors, sizes, is_torch=False)
         except UNUSUAL:
             return self._read_values(fields, room, known)
+
+    def _decoded(self, item: Input, value: Any) -> Array:
+        return value if type(value) is np.ndarray else self._value(item, value)
 
     def _read_matrices(self, by_dtype: Mapping[str, Any], room: Room | None) -> Request:
         arrays = self._matrices.checked(by_dtype)

@@ -96,6 +96,19 @@ class Packer:
             out.write_columns(run, run.get(feed))
         return self.ragged.add(out.packed(), feed, sizes)
 
+    def decoded(
+        self, feed: Mapping[str, Any], num_rows: int, sizes: dict[str, int], room: Room | None = None
+    ) -> Packed:
+        """From fields of Examples: numpy arrays of the declared dtypes and shapes, Arrow arrays of strings."""
+        out = self._empty(num_rows, sizes, room)
+        for run in self.runs:
+            values = run.get(feed)
+            if run.dtype == "string":
+                out.write_columns(run, values)
+            elif not out.gather(run, values):
+                raise Unusual("not of the declared dtype and shape")
+        return self.ragged.add(out.packed(), feed, sizes)
+
     def exported(
         self, columns: int, plan: Sequence[ColumnsOf], num_rows: int, sizes: dict[str, int], room: Room | None = None
     ) -> Packed:
