@@ -1,13 +1,15 @@
-"""The SavedModel of a random model, made by TensorFlow's own feature columns."""
+"""The SavedModel of a random model, made by TensorFlow's own feature columns, or of Keras layers."""
 
 from __future__ import annotations
 
 import warnings
-import zlib
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from colonnade.testing.fuzz.cases import Case, Input, Model, Tower
+from colonnade.testing.fuzz.build_keras import build_keras
+from colonnade.testing.fuzz.cases import Case, Input, Model, Tower, seed_of
 from colonnade.testing.tensorflow import tensorflow
 
 
@@ -17,6 +19,8 @@ def build(model: Model, path: Path) -> Path:
     Facts: a case has the same table whatever other cases the model holds.
     Errors: OptionError where TensorFlow is absent.
     """
+    if model.keras:
+        return build_keras(model, path)
     tf = tensorflow()
     with warnings.catch_warnings(), tf.Graph().as_default():
         warnings.simplefilter("ignore")  # TensorFlow deprecates its feature columns
@@ -38,9 +42,9 @@ def build(model: Model, path: Path) -> Path:
 def _tower(tf: Any, model: Model, tower: Tower, inputs: dict[str, Any]) -> dict[str, Any]:
     by_name = {i.name: i for i in model.inputs}
     cases = [c for c in model.cases if c.tower == tower.number]
-    features = {c.input: _feature(tf, by_name[c.input], inputs[c.input]) for c in cases}
+    features = {name: _feature(tf, by_name[name], inputs[name]) for c in cases for name in c.reads}
     with tf.compat.v1.variable_scope(f"tower_{tower.number}"):
-        columns = [_column(tf, model, by_name[c.input], c) for c in cases]
+        columns = [column for c in cases for column in _columns(tf, model, by_name, c)]
         layer = tf.compat.v1.feature_column.input_layer(features, columns)
         if not tower.width:
             return {f"layer_{tower.number}": layer}
@@ -55,14 +59,36 @@ def _feature(tf: Any, item: Input, value: Any) -> Any:
     return tf.compat.v1.strings.split(value, sep=item.separator, result_type="SparseTensor")
 
 
-def _column(tf: Any, model: Model, item: Input, case: Case) -> Any:
-    of = _categorical(tf, item, case)
+def _columns(tf: Any, model: Model, by_name: Mapping[str, Input], case: Case) -> list[Any]:
+    """The columns of a case: one, or those that share a table."""
+    item = by_name[case.input]
+    if case.kind == "numeric":
+        return [tf.feature_column.numeric_column(case.input, (max(item.width, 1),), dtype=tf.as_dtype(case.dtype))]
+    of = _crossed(tf, by_name, case) if case.kind == "crossed" else _categorical(tf, item, case)
     if case.form == "plain":
-        return of
+        return [of]
     if case.form == "indicator":
-        return tf.feature_column.indicator_column(of)
-    table = _uniform(tf, model, f"table {case.number}", 1.0)
-    return tf.feature_column.embedding_column(of, case.embedding_dim, combiner=case.pooling, initializer=table)
+        return [tf.feature_column.indicator_column(of)]
+    table = tf.compat.v1.random_uniform_initializer(-1.0, 1.0, seed=seed_of(model, f"table {case.number}"))
+    if case.form == "embedding":
+        return [tf.feature_column.embedding_column(of, case.embedding_dim, combiner=case.pooling, initializer=table)]
+    sharing = [of, *(_categorical(tf, by_name[n], replace(case, input=n)) for n in case.others)]
+    found: list[Any] = tf.compat.v1.feature_column.shared_embedding_columns(
+        sharing, case.embedding_dim, case.pooling, table, f"shared_{case.number}"
+    )
+    return found
+
+
+def _crossed(tf: Any, by_name: Mapping[str, Input], case: Case) -> Any:
+    """A cross of features as they are; of floats, of their buckets."""
+    columns = tf.feature_column
+    keys = [
+        columns.bucketized_column(columns.numeric_column(name, dtype=tf.as_dtype(by_name[name].dtype)), [0.0, 10.0])
+        if by_name[name].dtype.startswith("float")
+        else name
+        for name in case.reads
+    ]
+    return columns.crossed_column(keys, case.size, hash_key=case.default)
 
 
 def _categorical(tf: Any, item: Input, case: Case) -> Any:
@@ -82,15 +108,14 @@ def _categorical(tf: Any, item: Input, case: Case) -> Any:
 
 def _dense(tf: Any, model: Model, tower: Tower, layer: Any) -> Any:
     shape = (int(layer.shape[1]), tower.width)
-    kernel = tf.compat.v1.get_variable("kernel", shape, tf.float32, _uniform(tf, model, f"kernel {tower.number}", 0.3))
-    bias = tf.compat.v1.get_variable("bias", shape[1:], tf.float32, _uniform(tf, model, f"bias {tower.number}", 0.3))
+
+    def uniform(name: str) -> Any:
+        return tf.compat.v1.random_uniform_initializer(-0.3, 0.3, seed=seed_of(model, f"{name} {tower.number}"))
+
+    kernel = tf.compat.v1.get_variable("kernel", shape, tf.float32, uniform("kernel"))
+    bias = tf.compat.v1.get_variable("bias", shape[1:], tf.float32, uniform("bias"))
     found = tf.nn.bias_add(tf.matmul(layer, kernel), bias)
     return getattr(tf.nn, tower.activation)(found) if tower.activation else found
-
-
-def _uniform(tf: Any, model: Model, name: str, limit: float) -> Any:
-    seed = zlib.crc32(f"{model.seed}/{model.index}/{name}".encode()) & 0x7FFFFFFF
-    return tf.compat.v1.random_uniform_initializer(-limit, limit, seed=seed)
 
 
 def _plain(tf: Any) -> Any:

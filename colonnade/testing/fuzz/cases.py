@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
@@ -33,11 +34,14 @@ class Input:
 
 @dataclass(frozen=True)
 class Case:
-    """One feature column of a model.
+    """One feature column of a model, or the Keras layers from an input to its vectors.
 
-    kind: bucketized, hash, identity or vocabulary.   form: embedding, indicator or plain (the one-hot of buckets).
+    kind: one of `draw.KINDS`.   form: embedding, indicator, shared (with the features of `others`), flat (of Keras: the
+    vectors side by side) or plain (the one-hot of buckets, a number itself).
+    others: further features of a cross, or of a shared embedding.
     dtype: of the feature column, which may be another integer than its input's.
-    size: buckets of a hash, ids of an identity.   default: the id of what is outside; None where there is none.
+    size: buckets of a hash or a cross, ids of an identity.   default: the id of what is outside; None where there is
+    none.   mask: of Keras: what gets the id 0.
     """
 
     number: int
@@ -53,10 +57,17 @@ class Case:
     oov_buckets: int = 0
     embedding_dim: int = 0
     pooling: str = ""
+    others: tuple[str, ...] = ()
+    mask: str | int | None = None
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The inputs."""
+        return (self.input, *self.others)
 
     def text(self) -> str:
         """One line that leaves out what does not apply."""
-        named = ("size", "default", "boundaries", "words", "oov_buckets", "embedding_dim", "pooling")
+        named = ("size", "default", "boundaries", "words", "oov_buckets", "embedding_dim", "pooling", "others", "mask")
         given = [f"{n}={getattr(self, n)!r}" for n in named if getattr(self, n) not in (None, (), 0, "")]
         if self.default == 0:
             given.append("default=0")
@@ -79,18 +90,19 @@ class Tower:
 
 @dataclass(frozen=True)
 class Model:
-    """The model with this number among those of a seed."""
+    """The model with this number among those of a seed. keras: of Keras layers, else of feature columns."""
 
     seed: int
     index: int
     inputs: tuple[Input, ...]
     cases: tuple[Case, ...]
     towers: tuple[Tower, ...]
+    keras: bool = False
 
     def only(self, numbers: Collection[int]) -> Model:
         """The model with these cases alone, and the inputs and towers that they need."""
         cases = tuple(c for c in self.cases if c.number in numbers)
-        inputs, towers = {c.input for c in cases}, {c.tower for c in cases}
+        inputs, towers = {name for c in cases for name in c.reads}, {c.tower for c in cases}
         return replace(
             self,
             cases=cases,
@@ -100,9 +112,14 @@ class Model:
 
     def of_input(self, name: str) -> tuple[Case, ...]:
         """The cases that read an input."""
-        return tuple(c for c in self.cases if c.input == name)
+        return tuple(c for c in self.cases if name in c.reads)
 
     def text(self) -> str:
         """Inputs, cases and towers, one a line."""
         towers = [f"tower {t.number}: dense {t.width} {t.activation}" for t in self.towers if t.width]
         return "\n".join([*(i.text() for i in self.inputs), *(c.text() for c in self.cases), *towers])
+
+
+def seed_of(model: Model, name: str) -> int:
+    """The seed of a table or another variable: that of the whole model, whatever is left of it."""
+    return zlib.crc32(f"{model.seed}/{model.index}/{name}".encode()) & 0x7FFFFFFF

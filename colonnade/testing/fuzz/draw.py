@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 from colonnade.testing.fuzz.cases import Case, Input, Model, Tower
 
 MIN_CASES, MAX_CASES = 20, 50
+KERAS = 0.25
+"""How many of the models are of Keras layers."""
 POOLINGS = ("mean", "sum", "sqrtn")
 SEPARATORS = (";", ",", "|")
 _DTYPES = ("float32", "float64", "int32", "int64", "string")
@@ -29,20 +32,34 @@ def draw_model(seed: int, index: int) -> Model:
     count = int(rng.integers(MIN_CASES, MAX_CASES + 1))
     inputs = [_input(rng, i) for i in range(max(3, count // 2))]
     towers = tuple(_tower(rng, t) for t in range(int(rng.integers(1, 4))))
+    keras = bool(rng.random() < KERAS)
     cases: list[Case] = []
-    taken: set[tuple[int, str, str, bool]] = set()
+    taken: set[tuple[object, ...]] = set()
     while len(cases) < count:
         chosen = inputs[int(rng.integers(len(inputs)))]
-        case = _case(rng, len(cases), int(rng.integers(len(towers))), chosen)
-        # TensorFlow derives a feature column's name from these, and refuses two of one name in a layer.
-        name = case.tower, case.input, case.form, case.kind == "bucketized"
-        if name in taken:
+        tower = towers[int(rng.integers(len(towers)))]
+        case = _keras_case(rng, len(cases), tower, chosen) if keras else _case(rng, len(cases), tower, chosen)
+        if not keras:
+            case = _of_several(rng, case, tower, inputs)
+        names = _names(case)
+        if keras and (chosen.separator or chosen.width > 3):
             inputs.append(_input(rng, len(inputs)))
             continue
-        taken.add(name)
+        if not keras and names & taken:
+            inputs.append(_input(rng, len(inputs)))
+            continue
+        taken |= names
         cases.append(case)
-    model = Model(seed, index, tuple(inputs), tuple(cases), towers)
+    model = Model(seed, index, tuple(inputs), tuple(cases), towers, keras)
     return model.only({c.number for c in cases})
+
+
+def _names(case: Case) -> set[tuple[object, ...]]:
+    """TensorFlow derives a feature column's name from these, and refuses two of one name in a layer."""
+    if case.kind == "crossed":
+        return {(case.tower, "cross", frozenset(case.reads))}
+    kind = case.kind if case.kind in ("bucketized", "numeric") else ""
+    return {(case.tower, name, case.form, kind) for name in case.reads}
 
 
 def _input(rng: Rng, number: int) -> Input:
@@ -59,22 +76,63 @@ def _tower(rng: Rng, number: int) -> Tower:
     return Tower(number, int(rng.integers(1, 9)), activation, bool(rng.random() < 0.5))
 
 
-def _case(rng: Rng, number: int, tower: int, item: Input) -> Case:
-    kind = _kind(rng, item)
+def _case(rng: Rng, number: int, tower: Tower, item: Input) -> Case:
+    kind = _kind(rng, item, tower)
     dtype = item.dtype
     if dtype.startswith("int"):
         dtype = str(rng.choice(("int32", "int64")))
-    if kind == "bucketized":
+    if kind in ("bucketized", "numeric"):
         dtype = item.dtype
+    if kind == "numeric":
+        return Case(number, tower.number, item.name, kind, "plain", dtype)
     attributes = _ATTRIBUTES[kind](rng, dtype)
     forms = ("embedding",) * 3 + ("indicator",) + (("plain",) if kind == "bucketized" else ())
     form = str(rng.choice(forms))
     if form == "embedding":
         attributes |= {"embedding_dim": int(rng.choice(_DIMS)), "pooling": str(rng.choice(POOLINGS))}
-    return Case(number, tower, item.name, kind, form, dtype, **attributes)
+    return Case(number, tower.number, item.name, kind, form, dtype, **attributes)
 
 
-def _kind(rng: Rng, item: Input) -> str:
+def _of_several(rng: Rng, case: Case, tower: Tower, inputs: Sequence[Input]) -> Case:
+    """Now and then a cross, or an embedding that another feature shares, instead of the case."""
+    chance = rng.random()
+    item = next(i for i in inputs if i.name == case.input)
+    if chance < 0.1:
+        found = [i for i in inputs if i.width <= 1 and not i.separator]
+        some = [found[k].name for k in rng.permutation(len(found))[: int(rng.integers(2, 4))]]
+        if len(some) > 1:
+            form, size = str(rng.choice(("embedding", "indicator"))), int(rng.choice((2, 10, 100, 1000)))
+            made = Case(case.number, case.tower, some[0], "crossed", form, "int64", size, others=tuple(some[1:]))
+            made = replace(made, default=int(rng.integers(1, 1 << 40)) if rng.random() < 0.5 else None)
+            dim, pooling = int(rng.choice(_DIMS)), str(rng.choice(POOLINGS))
+            return replace(made, embedding_dim=dim, pooling=pooling) if form == "embedding" else made
+    if chance > 0.9 and case.form == "embedding" and case.kind in ("hash", "identity", "vocabulary"):
+        others = [i for i in inputs if i.dtype == item.dtype and i != item]
+        if others:
+            return replace(case, form="shared", others=(others[int(rng.integers(len(others)))].name,))
+    return case
+
+
+def _keras_case(rng: Rng, number: int, tower: Tower, item: Input) -> Case:
+    kinds = {"string": ("hashing", "lookup"), "float": ("discretized",)}
+    kind = str(rng.choice(kinds.get(item.dtype.rstrip("0123456789"), ("hashing", "embedded", "lookup", "discretized"))))
+    attributes = _ATTRIBUTES[_KERAS[kind]](rng, item.dtype)
+    attributes.pop("default", None)
+    if kind == "lookup":
+        attributes["oov_buckets"] = int(rng.choice((1, 1, 2, 5)))
+    if kind in ("hashing", "lookup") and rng.random() < 0.5:
+        attributes["mask"] = "" if item.dtype == "string" else int(rng.choice((-1, 0)))
+    if kind == "lookup":
+        apart = ("x\0", -1, attributes.get("mask"))  # numpy takes the first for "x"; -1 is an unknown integer
+        words = tuple(w for w in attributes["words"] if w not in apart)
+        attributes["words"] = words or (("a",) if item.dtype == "string" else (7,))
+    dim = int(rng.choice(_DIMS))
+    return Case(number, tower.number, item.name, kind, "flat", item.dtype, embedding_dim=dim, **attributes)
+
+
+def _kind(rng: Rng, item: Input, tower: Tower) -> str:
+    if item.dtype != "string" and not tower.width and rng.random() < 0.1:
+        return "numeric"  # its NaN and extremes would hide what else a dense layer is given
     if item.dtype.startswith("float"):
         return "bucketized"
     if item.dtype == "string":
@@ -122,5 +180,7 @@ _ATTRIBUTES: dict[str, Callable[[Rng, str], Attributes]] = {
     "vocabulary": _vocabulary,
 }
 
-KINDS = tuple(_ATTRIBUTES)
+_KERAS = {"hashing": "hash", "embedded": "identity", "lookup": "vocabulary", "discretized": "bucketized"}
+"""Keras layers, each with the feature column whose attributes it has."""
+KINDS = (*_ATTRIBUTES, "numeric", "crossed", *_KERAS)
 """What a case may be of."""

@@ -21,6 +21,8 @@ HOSTILE = ("hostile", 9)
 FEW = (("corner", 5), ("missing", 1), ("ordinary", 0))
 FEW_BYTES = 200
 """Hashed in three chunks and a rest; each chunk takes an interpreter half a second."""
+PLAIN = ("identity", "embedded")
+"""Kinds whose ids are the input itself; Keras counts negative ones from the end of its table."""
 _SHARE = {"ordinary": 0.1, "corner": 0.9, "missing": 1.0, "hostile": 0.5}
 """How many of the values are corners, by the kind of a request."""
 _INTEGERS = (-1, -1, 0, 1, -2, 9, 10, 99, -100, 2**31 - 1, -(2**31), 2**31, 2**32 + 3, 2**53 + 1, 2**63 - 1, -(2**63))
@@ -73,7 +75,7 @@ def _hints(model: Model, item: Input) -> Hints:
     name = item.name
     boundaries = sorted({b for c in cases for b in c.boundaries})
     words = [w.encode() for c in cases for w in c.words if isinstance(w, str)]
-    sizes = [c.size for c in cases if c.kind == "identity"]
+    sizes = [c.size for c in cases if c.kind in PLAIN]
     return Hints(
         boundaries={name: boundaries} if boundaries else {},
         separators={name: item.separator.encode()} if item.separator else {},
@@ -104,11 +106,12 @@ def _corners(model: Model, item: Input, hints: Hints, *, hostile: bool) -> Array
 def _integers(model: Model, item: Input, hostile: bool) -> Array:
     cases = model.of_input(item.name)
     some = [*_INTEGERS, *(w for c in cases for w in c.words if isinstance(w, int))]
-    some += [c.size + d for c in cases for d in (-1, 0, 1) if c.kind == "identity"]
+    some += [c.size + d for c in cases for d in (-1, 0, 1) if c.kind in PLAIN]
     some += [int(b) + d for c in cases for b in c.boundaries for d in (-1, 0, 1)]
-    refusing = [c.size for c in cases if c.kind == "identity" and c.default is None]
+    refusing = [c.size for c in cases if c.kind in PLAIN and c.default is None]
     most = min(refusing) - 1 if refusing and not hostile else np.iinfo(item.dtype).max
-    least = np.iinfo(item.dtype).min
+    from_end = [-c.size for c in cases if c.kind == "embedded"]
+    least = max(from_end) if from_end and not hostile else np.iinfo(item.dtype).min
     return np.array([v for v in some if least <= v <= most], item.dtype)
 
 
