@@ -14,6 +14,7 @@ from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.floor_mod import FloorMod
 from colonnade.ops.graph.hash_decimal_bucket import HashDecimalBucket
 from colonnade.ops.graph.lookup_table_find import LookupTableFind
+from colonnade.ops.graph.ones_like import OnesLike
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.string_to_hash_bucket import StringToHashBucket
 from colonnade.ops.graph.vocabulary import Vocabulary
@@ -120,6 +121,9 @@ def _apart(x: Node, key: Key, hit: Node, miss: Node, editor: Editor) -> Rewritte
 def _bucket(node: Node) -> tuple[Node, int, int, str] | None:
     """What buckets are made of, the first one, how many there are, and the function."""
     first = 0
+    if isinstance(node.target, OnesLike):  # one bucket, numbered from 1: what is added to 0 is all that is left
+        found = _bucket(args_of(node)[0])
+        return None if found is None else (found[0], 1, 1, found[3])
     if isinstance(node.target, Add):
         a, b = args_of(node)
         moved = whole(b) if whole(b) is not None else whole(a)

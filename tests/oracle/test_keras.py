@@ -112,6 +112,21 @@ def hashed_but_empty(keras: Any, x: Any) -> Any:
     return flat(keras, keras.layers.Hashing(11, mask_value="")(x), 11)
 
 
+@kind({"x": WORDS})
+def hashed_into_one_but_empty(keras: Any, x: Any) -> Any:
+    return flat(keras, keras.layers.Hashing(2, mask_value="")(x), 2)
+
+
+@kind({"x": NUMBERS})
+def hashed_numbers_into_one_but_one(keras: Any, x: Any) -> Any:
+    return flat(keras, keras.layers.Hashing(2, mask_value=-1)(x), 2)
+
+
+@kind({"x": NUMBERS})
+def hashed_numbers_into_one(keras: Any, x: Any) -> Any:
+    return flat(keras, keras.layers.Hashing(1)(x), 1)
+
+
 @kind({"x": NUMBERS})
 def hashed_numbers(keras: Any, x: Any) -> Any:
     return flat(keras, keras.layers.Hashing(11)(x), 11)
