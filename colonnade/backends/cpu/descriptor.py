@@ -54,7 +54,7 @@ BLOCK_COLUMNS = {w.SINGLE: scratch.BLOCK_COLUMNS, w.POOLED: 4, w.NUMERIC: 32, w.
 class Lowered:
     """The columns of one program as words.
 
-    blocks: `[blocks, 5]`.   context: what the words name by its place in the call's context.
+    blocks: `[blocks, 7]`.   context: what the words name by its place in the call's context.
     columns, bounds: each column and its table's rows, by the number in its descriptor.
     work: cost of one batch row.   element_work: cost of one element, by its input of offsets.
     streams: whether slots are aligned for stores past the caches.
@@ -160,9 +160,31 @@ def _blocks(made: Sequence[Made], first: int) -> Words:
             end += 1
         kind, offsets, *_ = made[at].group
         adjacent = all(a.slot[1] == b.slot[0] for a, b in itertools.pairwise(made[at:end]))
-        rows.append((kind, first + w.DESCRIPTOR_BYTES * at, end - at, offsets, int(adjacent)))
+        rows.append([kind, first + w.DESCRIPTOR_BYTES * at, end - at, offsets, int(adjacent), 0, 0])
         at = end
+    _share_lines(rows, made)
     return np.array(rows, np.int64).reshape(-1, w.BLOCK_BYTES // 8)
+
+
+def _share_lines(rows: list[list[int]], made: Sequence[Made]) -> None:
+    """Let a block write the first slot of the next where the two share a cache line.
+
+    Facts: the slot's ids are then looked up by both blocks, so they are proven ones; it is the column's only slot.
+    """
+    at, adjacent, taken = w.COUNT // 8, w.ADJACENT // 8, w.TAKEN // 8
+    end = 0
+    for block, after in itertools.pairwise(rows):
+        end += block[at]
+        last, first = made[end - 1], made[end]
+        side_by_side = last.group == first.group and last.slot[1] == first.slot[0]
+        if (
+            side_by_side
+            and block[adjacent]
+            and after[adjacent]
+            and first.words[w.TREE // 8]
+            and not first.words[w.COPIES // 8]
+        ):
+            after[taken] = block[w.TAKES // 8] = 1
 
 
 def _has_room(block: Sequence[Made], more: Made) -> bool:

@@ -28,19 +28,25 @@ HALF = 4 * LANES
 
 
 @kernel
-def _stream_pairs(rows: int, count: int, n: int, out: int, stride: int) -> None:
-    """Copy rows of eight values to slots side by side, whole cache lines past the caches."""
+def _stream_pairs(rows: int, count: int, n: int, out: int, stride: int, taken: bool, takes: bool) -> None:
+    """Copy rows of eight values to slots side by side, whole cache lines past the caches.
+
+    taken: the block before writes the first slot where it is the second half of a line.
+    takes: `rows` has one more column, the next block's first, whose slot this block writes there.
+    """
     for r in range(n):
-        at, c = rows + 8 * r, out & HALF
-        if c != 0:  # half a line, that another block shares
+        at, c = rows + 8 * r, 0
+        if out & HALF != 0:
             c = 1
-            store_lanes(out, load_lanes(load_i64(at)))
-        while c + 2 <= count:
+            if not taken:
+                store_lanes(out, load_lanes(load_i64(at)))
+        end = count + 1 if takes and (count - c) % 2 == 1 else count
+        while c + 2 <= end:
             first, second = load_lanes(load_i64(at + ROW_PITCH * c)), load_lanes(load_i64(at + ROW_PITCH * (c + 1)))
             stream_lanes(out + HALF * c, first)
             stream_lanes(out + HALF * (c + 1), second)
             c += 2
-        if c < count:
+        if c < end:
             store_lanes(out + HALF * c, load_lanes(load_i64(at + ROW_PITCH * c)))
         out += stride
 
@@ -99,9 +105,13 @@ def run_single(call: int, block: int, s: int, begin: int, end: int) -> int:
     output, stride = load_i64(buffer), load_i64(buffer + 8)
     floats, batch = load_i64(call + w.SOURCES), load_i64(call + w.BATCH)
     dim, form, stream = load_i64(first + w.DIM), load_i64(first + w.FORM), load_i64(call + w.STREAM) == 1
+    whole = (output | stride) % HALF == 0
+    pairs = stream and whole and form == w.FORM_F32 and dim == LANES and load_i64(block + w.ADJACENT) == 1
+    behind = output + load_i64(first + w.OFFSET) + HALF * count
+    takes = pairs and load_i64(block + w.TAKES) == 1 and (stride | behind) & HALF != 0
     for start in range(begin, end, ROW_TILE):
         n = min(ROW_TILE, end - start)
-        for c in range(count):
+        for c in range(count + 1 if takes else count):
             d = first + w.DESCRIPTOR_BYTES * c
             rows = s + ROWS_OF_BLOCK + ROW_PITCH * c
             tree = load_i64(d + w.TREE)
@@ -111,13 +121,15 @@ def run_single(call: int, block: int, s: int, begin: int, end: int) -> int:
                 bucketized_rows(source, n, tree, load_i64(d + w.HEIGHT), table, size, rows)
             else:
                 element_rows(call, d, s, start, n, rows)
-            store_i64(s + DESTINATIONS + 8 * c, load_i64(d + w.OFFSET) + output)
+            if c < count:
+                store_i64(s + DESTINATIONS + 8 * c, load_i64(d + w.OFFSET) + output)
         if form != w.FORM_F32:
             _widen_block(s, count, n, start * stride, stride, dim, form)
         elif stream and dim % (2 * LANES) == 0:
             _stream_block(s, count, n, start * stride, stride, dim)
-        elif stream and dim == LANES and load_i64(block + w.ADJACENT) == 1:
-            _stream_pairs(s + ROWS_OF_BLOCK, count, n, load_i64(s + DESTINATIONS) + start * stride, stride)
+        elif pairs:
+            out, taken = load_i64(s + DESTINATIONS) + start * stride, load_i64(block + w.TAKEN) == 1
+            _stream_pairs(s + ROWS_OF_BLOCK, count, n, out, stride, taken, takes)
         else:
             _copy_block(s, count, n, start * stride, stride, dim)
         for c in range(count):

@@ -52,7 +52,9 @@ COLUMN = 8  # address of its first descriptor
 COUNT = 16
 BLOCK_OFFSETS = 24  # that of all its columns
 ADJACENT = 32  # 1 where each slot begins where the one of the column before ends
-BLOCK_BYTES = 40
+TAKEN = 40  # 1 where the block before writes its first slot, in rows where this is the second half of a cache line
+TAKES = 48  # 1 where it does so for the block after it
+BLOCK_BYTES = 56
 
 SINGLE, POOLED, NUMERIC, SPREAD = range(4)
 

@@ -8,41 +8,57 @@ import pytest
 from colonnade.backends.cpu import CpuBackend, backend
 from colonnade.core import dims
 from colonnade.core.batch import Layout, Packed, Place
-from colonnade.core.expr import Field
+from colonnade.core.consts import Const
+from colonnade.core.expr import Apply, Field
 from colonnade.ir.column import Column, Slot
 from colonnade.ir.program import Buffer, Program, Weights
 from colonnade.ir.table import Table
+from colonnade.ops.bucketize import Bucketize
 
 B = dims.symbol("B")
-ROWS, IDS = 131, 50
+NUM, ROWS, IDS = 35, 131, 50
 
 
 @pytest.mark.parametrize("first", [0, 8, 16])
 @pytest.mark.parametrize("gap", [0, 8])
 @pytest.mark.parametrize("dim", [8, 16, 24, 32])
+@pytest.mark.parametrize("more", [0, 4, 8])
+@pytest.mark.parametrize("kind", ["int64", "float32"])
 def test_stores_past_the_caches_fill_exactly_the_slots(
-    monkeypatch: pytest.MonkeyPatch, first: int, gap: int, dim: int
+    monkeypatch: pytest.MonkeyPatch, first: int, gap: int, dim: int, more: int, kind: str
 ) -> None:
+    """Slots side by side or apart, rows that begin anywhere in a line; buckets, whose lines blocks share, and ids."""
     monkeypatch.setattr(backend, "STREAM_BYTES", 0)
     rng = np.random.default_rng(dim)
-    num = 19
-    offsets = [first + c * (dim + gap) for c in range(num)]
-    width = offsets[-1] + dim + 8
-    names = [f"c{c}" for c in range(num)]
+    offsets = [first + c * (dim + gap) for c in range(NUM)]
+    width = offsets[-1] + dim + more
+    names = [f"c{c}" for c in range(NUM)]
+    bucket = Bucketize(Const(np.arange(1, IDS, dtype=np.float32)))
     columns = tuple(
-        Column(n, Field(n), n, "sum", slots=(Slot("o", o, dim),)) for n, o in zip(names, offsets, strict=True)
+        Column(n, Field(n) if kind == "int64" else Apply(bucket, Field(n)), n, "sum", slots=_slots(c, o, dim))
+        for c, (n, o) in enumerate(zip(names, offsets, strict=True))
     )
     tables = {n: rng.normal(size=(IDS, dim)).astype(np.float32) for n in names}
-    program = Program((), tuple(Table(n, IDS, dim) for n in names), columns, (Buffer("o", B, width),), (), ())
-    ids = rng.integers(0, IDS, (num, ROWS))
-    layout = Layout(B, {n: Place("int64", c, 1) for c, n in enumerate(names)}, {"int64": num})
-    out = _aligned(ROWS, width)
-    columns_ = CpuBackend().compile(program, Weights(tables, {}, {}), layout, id_policy="error", threads=1)
-    columns_.run(Packed(ROWS, {"int64": ids.reshape(-1)}, np.empty(0, np.uint8), np.zeros(1, np.int64)), {"o": out})
-    want = np.full((ROWS, width), np.nan, np.float32)
-    for name, offset, id_ in zip(names, offsets, ids, strict=True):
-        want[:, offset : offset + dim] = tables[name][id_]
-    assert np.array_equal(out, want, equal_nan=True)
+    buffers = (Buffer("o", B, width), Buffer("more", B, 2 * dim + 1))
+    program = Program((), tuple(Table(n, IDS, dim) for n in names), columns, buffers, (), ())
+    ids = rng.integers(0, IDS, (NUM, ROWS))
+    layout = Layout(B, {n: Place(kind, c, 1) for c, n in enumerate(names)}, {kind: NUM})
+    out = {"o": _aligned(ROWS, width), "more": _aligned(ROWS, 2 * dim + 1)}
+    compiled = CpuBackend().compile(program, Weights(tables, {}, {}), layout, id_policy="error", threads=1)
+    packed = Packed(ROWS, {kind: ids.reshape(-1).astype(kind)}, np.empty(0, np.uint8), np.zeros(1, np.int64))
+    compiled.run(packed, out)
+    want = {name: np.full(array.shape, np.nan, np.float32) for name, array in out.items()}
+    for column in columns:
+        for slot in column.slots:
+            rows = tables[column.name][ids[names.index(column.name)]]
+            want[slot.output][:, slot.offset : slot.offset + dim] = rows
+    assert all(np.array_equal(out[name], want[name], equal_nan=True) for name in out)
+
+
+def _slots(number: int, offset: int, dim: int) -> tuple[Slot, ...]:
+    """Columns 8 and 9, where the second block may begin, have a slot more."""
+    more = (Slot("more", (number - 8) * dim, dim),) if number in (8, 9) else ()
+    return (Slot("o", offset, dim), *more)
 
 
 def _aligned(rows: int, width: int) -> np.ndarray:
