@@ -39,6 +39,7 @@ class Decoder:
         kept = {i.name for i in program.inputs}
         offsets = {i.name: (i.offsets, i.offsets and program.input(i.offsets).dtype) for i in program.inputs}
         self._parts = [(_Plan(d.features), d, d.name in kept) for d in program.decodes]
+        self._symbols = [str(d.rows) for d in program.decodes]
         self._offsets = offsets
 
     def fields(self, feed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
@@ -66,8 +67,8 @@ class Decoder:
         fields: dict[str, Any] = {}
         rest = dict(feed)
         sizes: dict[str, int] = {}
-        for plan, decode, kept in self._parts:
-            sizes.setdefault(str(decode.rows), len(texts[decode.name]))
+        for symbol, (plan, decode, kept) in zip(self._symbols, self._parts, strict=True):
+            sizes.setdefault(symbol, len(texts[decode.name]))
             self._add(fields, plan, decode, texts[decode.name])
             if not kept:
                 del rest[decode.name]

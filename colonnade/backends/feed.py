@@ -204,7 +204,7 @@ class FeedReader:
             return self._read_values({**rest, **fields}, room, known)
         try:
             sizes = dict(known)
-            packed = tuple(p.decoded(fields, known.get(str(p.layout.rows), 0), sizes, room) for p in self._packers)
+            packed = tuple(p.decoded(fields, known.get(p.symbol, 0), sizes, room) for p in self._packers)
             tensors = {i.name: self._tensor(i, self._decoded(i, fields[i.name]), sizes) for i in self._others}
             return Request(packed, tensors, sizes, is_torch=False)
         except UNUSUAL:

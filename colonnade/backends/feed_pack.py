@@ -60,6 +60,7 @@ class Packer:
 
     def __init__(self, layout: Layout, inputs: Mapping[str, Input]) -> None:
         self.layout = layout
+        self.symbol = str(layout.rows)
         self.runs = _runs(layout, inputs)
         self.ragged = RaggedPacker(layout, inputs)
         self._rows = ShapeBinder((layout.rows,))
