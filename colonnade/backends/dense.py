@@ -201,7 +201,7 @@ def _on_host(line: Instruction) -> str:
     if line.op == REQUIRE:
         return "compares sizes on the host"
     if line.op in READ_BY_HOST:
-        return "looks for indices out of range on the host"
+        return "the host waits for what it finds"
     call = None if line.op.startswith(OWN) else overload_of(line.op)
     if call is None:
         return ""

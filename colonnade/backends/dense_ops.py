@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from colonnade.errors import ShapeError
+from colonnade.errors import GraphError, ShapeError
 from colonnade.ir.program import ITEM, PLACE, REQUIRE
 
 
@@ -52,6 +52,13 @@ def gather_nd(params: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     return params[tuple(indices.long().unbind(-1))]
 
 
+def guard(x: torch.Tensor, condition: torch.Tensor, message: str) -> torch.Tensor:
+    """x. Errors: GraphError with the message where the condition does not hold everywhere."""
+    if not bool(condition.all()):
+        raise GraphError("an assertion of the model does not hold", got=message.removeprefix("message: "))
+    return x
+
+
 def fmod(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """The remainder of floats, of the dividend's sign. Facts: torch on a CPU is not exact where quotients are large."""
     if a.device.type != "cpu":
@@ -73,7 +80,8 @@ DENSE_OPS: dict[str, Callable[..., Any]] = {
     "colonnade.floor_mod": floor_mod,
     "colonnade.fmod": fmod,
     "colonnade.gather_nd": gather_nd,
+    "colonnade.guard": guard,
     "colonnade.top_k": top_k,
 }
-READ_BY_HOST = ("colonnade.gather_nd",)
+READ_BY_HOST = ("colonnade.gather_nd", "colonnade.guard")
 """Those whose result the host waits for."""

@@ -12,6 +12,7 @@ import colonnade.ops
 import colonnade.ops.graph
 from colonnade.cli.common import Debug, Json, console, print_json, table, verb
 from colonnade.errors import OptionError
+from colonnade.frontends.tensorflow.branches import CONTROL
 from colonnade.frontends.tensorflow.rules import RULES
 from colonnade.frontends.tensorflow.spellings import SPELLINGS
 from colonnade.ops.op import COLUMN_OPS, GRAPH_OPS, ExpandOp, FilterOp, GraphOp, MapOp
@@ -80,4 +81,5 @@ def tensorflow_spellings() -> dict[str, list[dict[str, Any]]]:
     """The TensorFlow ops that can be imported."""
     one = [{"tensorflow op": name, "as": "one graph op"} for name in SPELLINGS]
     several = [{"tensorflow op": name, "as": "by a rule"} for name in RULES]
-    return {"tensorflow ops": sorted(one + several, key=lambda row: row["tensorflow op"])}
+    control = [{"tensorflow op": name, "as": "control flow that is decided at import"} for name in CONTROL]
+    return {"tensorflow ops": sorted(one + several + control, key=lambda row: row["tensorflow op"])}

@@ -18,7 +18,15 @@ from tests.unit.ops.graph.world import Refused, World
 SEEDS = 40
 Call = Callable[[Any, Any, list[Any]], Any]
 # Ops of our own: their tests stand in tests/unit/ops/graph, those of parse_example in test_parse_example.py.
-OURS = {"parse_example", "weighted_bag", "embedding_bag", "shape_construct", "hash_decimal_bucket", "vocabulary"}
+OURS = {
+    "parse_example",
+    "weighted_bag",
+    "embedding_bag",
+    "shape_construct",
+    "hash_decimal_bucket",
+    "guard",
+    "vocabulary",
+}
 COMPARISONS = {"eq": "Equal", "ne": "NotEqual", "lt": "Less", "le": "LessEqual", "gt": "Greater", "ge": "GreaterEqual"}
 # Answers of transcendental functions and of sums in another order may differ in the last bits.
 ROUNDED = {
@@ -98,6 +106,7 @@ CALLS: dict[str, Call] = {
     "cosh": unary("Cosh"),
     "cumprod": lambda r, op, a: r.Cumprod(x=a[0], axis=a[1], exclusive=op.exclusive, reverse=op.reverse),
     "cumsum": lambda r, op, a: r.Cumsum(x=a[0], axis=a[1], exclusive=op.exclusive, reverse=op.reverse),
+    "ensure_shape": lambda r, op, a: r.EnsureShape(input=a[0], shape=[None if d < 0 else d for d in op.shape]),
     "erf": unary("Erf"),
     "erfc": unary("Erfc"),
     "expm1": unary("Expm1"),

@@ -16,6 +16,9 @@ from colonnade.ops.graph.arg_max import ArgMax
 from colonnade.ops.graph.arg_min import ArgMin
 from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.constant import Constant
+from colonnade.ops.graph.ensure_shape import EnsureShape
+from colonnade.ops.graph.guard import Guard
+from colonnade.ops.graph.is_finite import IsFinite
 from colonnade.ops.graph.maximum import Maximum
 from colonnade.ops.graph.minimum import Minimum
 from colonnade.ops.graph.mul import Mul
@@ -145,11 +148,37 @@ def pad(importer: Importer, source: Source) -> Node:
     return importer.add(Pad(value), x, paddings, source=source)
 
 
+def check_numerics(importer: Importer, source: Source) -> Node:
+    """CheckNumerics: an error where an element is NaN or infinite."""
+    (x,) = importer.operands(source)
+    text = source.attrs.get("message", b"")
+    said = text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)
+    steps = _Steps(importer, source)
+    return steps.last(Guard(f"{source.name}: {said}"), x, steps.add(IsFinite(), x))
+
+
+def ensure_shape(importer: Importer, source: Source) -> Node:
+    """EnsureShape: sizes that are asked for are checked."""
+    (x,) = importer.operands(source)
+    shape = source.attrs.get("shape")
+    if shape is None:
+        return x
+    return importer.add(EnsureShape(tuple(-1 if d is None else int(d) for d in shape)), x, source=source)
+
+
+def first(importer: Importer, source: Source) -> Node:
+    """PlaceholderWithDefault that no request feeds: its default."""
+    return importer.operands(source)[0]
+
+
 DENSE_RULES: dict[str, Callable[[Importer, Source], Node | tuple[Node, ...]]] = {
     "AddN": add_n,
     "ArgMax": arg_max,
     "ArgMin": arg_min,
+    "CheckNumerics": check_numerics,
+    "CheckNumericsV2": check_numerics,
     "ClipByValue": clip_by_value,
+    "EnsureShape": ensure_shape,
     "FusedBatchNorm": fused_batch_norm,
     "FusedBatchNormV2": fused_batch_norm,
     "FusedBatchNormV3": fused_batch_norm,
@@ -157,4 +186,5 @@ DENSE_RULES: dict[str, Callable[[Importer, Source], Node | tuple[Node, ...]]] = 
     "L2Loss": l2_loss,
     "Pad": pad,
     "PadV2": pad,
+    "PlaceholderWithDefault": first,
 }

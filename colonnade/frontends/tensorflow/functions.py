@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +10,9 @@ from colonnade.errors import GraphError, ImportFailure, listed
 from colonnade.frontends.tensorflow.protos import Arg, Attrs, FuncRef, Function, MetaGraph, Node, OpDef, Unbound
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+_BRANCHES = ("If", "StatelessIf", "Case", "StatelessCase")
+BRANCH, EFFECTS = "_Branch", "_BranchEffects"
+"""Ops of a flat graph: an output of an `If` or `Case`, and its effects; both read the predicate and every branch."""
 _CONTROL = "input_control"
 _BACK_EDGE = "NextIteration"  # a loop of TensorFlow 1 is a cycle through one of these
 _MAX_NODES = 5_000_000
@@ -26,15 +29,18 @@ class FlatGraph:
     nodes: tuple[Node, ...]
     tensors: Mapping[str, str]
     effects: tuple[str, ...]
+    within: Mapping[str, tuple[tuple[str, int], ...]] = field(default_factory=dict)
 
 
-def inline(meta: MetaGraph, targets: Sequence[str]) -> FlatGraph:
+def inline(meta: MetaGraph, targets: Sequence[str], several: Container[str] | None = None) -> FlatGraph:
     """What `targets` (tensors 'a:0' or nodes 'a', also with '^') need, with every call replaced by its body.
 
+    several: the ops that are understood and have several outputs: only those need a declaration, which models saved
+    from a graph lack for ops inside functions. None: every op needs one.
     Facts: a body node is named 'call/node'; a call's own name stays as a NoOp behind the body's effects.
     Errors: GraphError for inputs that do not exist and for cycles; ImportFailure for recursive or undeclared functions.
     """
-    flat = _Flattener(meta)
+    flat = _Flattener(meta, several)
     roots = [target.removeprefix("^") for target in targets]
     flat.add_main(reachable({n.name: n for n in meta.nodes}, (node_of(r) for r in roots)))
     flat.check()
@@ -43,7 +49,8 @@ def inline(meta: MetaGraph, targets: Sequence[str]) -> FlatGraph:
     by_name = {node.name: node for node in flat.resolved()}
     keep = reachable(by_name, (*(node_of(t) for t in tensors.values()), *effects))
     lost = [f"'{name}' is asked for" for name in tensors.values() if node_of(name) not in by_name]
-    return FlatGraph(tuple(_sorted(keep, by_name, lost)), tensors, effects)
+    within = {name: tuple((flat.resolve(ref), k) for ref, k in around) for name, around in flat.within.items()}
+    return FlatGraph(tuple(_sorted(keep, by_name, lost)), tensors, effects, within)
 
 
 def node_of(ref: str) -> str:
@@ -155,6 +162,10 @@ def raw(attrs: Mapping[str, Any]) -> bytes:
     return repr(sorted(attrs.items(), key=str)).encode()
 
 
+_Around = tuple[tuple[str, int], ...]
+"""The predicate and the branch of each `If` and `Case` around a node."""
+
+
 @dataclass(slots=True)
 class _Body:
     """One call being expanded: its name in the flat graph, its function and what its nodes are called by."""
@@ -164,6 +175,7 @@ class _Body:
     bound: Mapping[str, Any]
     controls: tuple[str, ...]
     chain: tuple[str, ...]
+    around: _Around
     nodes: dict[str, Node] = field(default_factory=dict)
     arguments: frozenset[str] = frozenset()
 
@@ -171,7 +183,8 @@ class _Body:
 class _Flattener:
     """Collects flat nodes, and aliases for what calls and arguments stand for; aliases are resolved at the end."""
 
-    def __init__(self, meta: MetaGraph) -> None:
+    def __init__(self, meta: MetaGraph, several: Container[str] | None) -> None:
+        self._several = several
         self._functions = meta.functions
         self._ops = meta.ops
         self._taken = {node.name for node in meta.nodes}
@@ -180,13 +193,14 @@ class _Flattener:
         self._undeclared: dict[str, str] = {}
         self.nodes: list[Node] = []
         self.effects: list[str] = []
+        self.within: dict[str, _Around] = {}
 
     def add_main(self, nodes: Iterable[Node]) -> None:
         """The main graph's nodes, then every body that they call."""
         for node in nodes:
             if any(ref.endswith(":0") for ref in node.inputs):
                 node = Node(node.name, node.op, tuple(map(canonical, node.inputs)), node.attrs)
-            self._add(node, ())
+            self._add(node, (), ())
         while self._pending:
             self._expand(self._pending.pop())
 
@@ -217,16 +231,52 @@ class _Flattener:
             out.append(node)
         return out
 
-    def _add(self, node: Node, chain: tuple[str, ...]) -> None:
-        function, bound = self._called(node)
-        if function is None:
-            self.nodes.append(node)
-            if len(self.nodes) > _MAX_NODES:
-                raise ImportFailure("the functions expand to too many nodes", got=f"more than {_MAX_NODES}")
+    def _add(self, node: Node, chain: tuple[str, ...], around: _Around) -> None:
+        if node.op in _BRANCHES:
+            self._branch(node, chain, around)
             return
-        if function.name in chain:
-            raise ImportFailure("a function calls itself", where=node.name, got=" -> ".join((*chain, function.name)))
-        self._call(node, function, bound, chain)
+        function, bound = self._called(node)
+        if function is not None:
+            if function.name in chain:
+                raise ImportFailure(
+                    "a function calls itself", where=node.name, got=" -> ".join((*chain, function.name))
+                )
+            if self._call(node, function, bound, chain, around):
+                self.effects.append(node.name)
+            return
+        self.nodes.append(node)
+        if around and node.op == "Assert":
+            self.within[node.name] = around
+        if len(self.nodes) > _MAX_NODES:
+            raise ImportFailure("the functions expand to too many nodes", got=f"more than {_MAX_NODES}")
+
+    def _branch(self, node: Node, chain: tuple[str, ...], around: _Around) -> None:
+        """Every branch as a call of its own, and a node an output that reads the predicate and all of them."""
+        named = node.attrs.get("branches") or [node.attrs.get("else_branch"), node.attrs.get("then_branch")]
+        predicate, *data = (ref for ref in node.inputs if not ref.startswith("^"))
+        controls = tuple(ref for ref in node.inputs if ref.startswith("^"))
+        calls = [
+            Node(f"{node.name}/branch_{k}", "PartitionedCall", (*data, *controls), {"f": ref})
+            for k, ref in enumerate(named)
+        ]
+        effect = False
+        for k, call in enumerate(calls):
+            function, bound = self._called(call)
+            assert function is not None
+            if function.name in chain:
+                raise ImportFailure(
+                    "a function calls itself", where=node.name, got=" -> ".join((*chain, function.name))
+                )
+            effect |= self._call(call, function, bound, chain, (*around, (predicate, k)))
+            count = len(function.outputs)
+        for k in range(count):
+            merged = f"{node.name}/output_{k}"
+            self._alias[f"{node.name}:{k}" if k else node.name] = merged
+            given = (f"{call.name}:{k}" if k else call.name for call in calls)
+            self.nodes.append(Node(merged, BRANCH, (predicate, *given), {}))
+        self.nodes.append(Node(node.name, EFFECTS, (predicate, *(f"^{call.name}" for call in calls)), {}))
+        if effect:
+            self.effects.append(node.name)
 
     def _called(self, node: Node) -> tuple[Function | None, Mapping[str, Any]]:
         """The function that a node calls, and the attributes that it binds."""
@@ -240,7 +290,10 @@ class _Flattener:
             raise ImportFailure("a call of a function that the model does not hold", where=node.name, got=name)
         return self._functions[ref.name], ref.attrs
 
-    def _call(self, node: Node, function: Function, bound: Mapping[str, Any], chain: tuple[str, ...]) -> None:
+    def _call(
+        self, node: Node, function: Function, bound: Mapping[str, Any], chain: tuple[str, ...], around: _Around
+    ) -> bool:
+        """Put a body in the place of a call; whether it has effects."""
         data = [ref for ref in node.inputs if not ref.startswith("^")]
         controls = tuple(ref for ref in node.inputs if ref.startswith("^"))
         if len(data) != len(function.inputs):
@@ -252,7 +305,7 @@ class _Flattener:
         if controls:
             self.nodes.append(Node(f"{prefix}/{_CONTROL}", "NoOp", controls, {}))
             controls = (f"^{prefix}/{_CONTROL}",)
-        body = _Body(prefix, function, bound, controls, (*chain, function.name))
+        body = _Body(prefix, function, bound, controls, (*chain, function.name), around)
         body.nodes = {inner.name: inner for inner in function.nodes}
         body.arguments = frozenset(arg.name for arg in function.inputs)
         for position, output in enumerate(function.outputs):
@@ -260,9 +313,8 @@ class _Flattener:
             self._alias[outer] = self._ref(body, function.ret.get(output.name, ""), f"output {output.name}")
         effects = tuple(f"^{prefix}/{name}" for name in function.control_ret.values())
         self.nodes.append(Node(node.name, "NoOp", effects + controls, {}))
-        if effects:
-            self.effects.append(node.name)
         self._pending.append(body)
+        return bool(effects)
 
     def _prefix(self, name: str, function: Function) -> str:
         """A scope under the call's name in which no body node's name is taken."""
@@ -281,7 +333,7 @@ class _Flattener:
         for node in reachable(body.nodes, (*map(node_of, function.ret.values()), *function.control_ret.values())):
             inputs = tuple(self._ref(body, ref, node.name) for ref in node.inputs)
             attrs = BoundAttrs(node.attrs, body.bound) if function.attr_names else node.attrs
-            self._add(Node(f"{body.name}/{node.name}", node.op, inputs + body.controls, attrs), body.chain)
+            self._add(Node(f"{body.name}/{node.name}", node.op, inputs + body.controls, attrs), body.chain, body.around)
 
     def _ref(self, body: _Body, ref: str, reader: str) -> str:
         """A reference inside a body ('node:output:index', 'argument', '^node') as a name in the flat graph."""
@@ -302,7 +354,9 @@ class _Flattener:
         """The flat number of element `index` of a declared output."""
         function, _ = self._called(node)
         declared: OpDef | Function | None = function or self._ops.get(node.op)
-        if node.op in _CALLS:
+        if declared is None and self._several is not None and node.op not in self._several:
+            return 0
+        if node.op in (*_CALLS, *_BRANCHES):
             return index if output == "output" else None
         position = 0
         for arg in declared.outputs if declared is not None else ():

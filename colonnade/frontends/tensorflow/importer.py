@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,10 @@ import numpy.typing as npt
 from colonnade.core.consts import Const
 from colonnade.errors import ColonnadeError, ImportFailure, UnsupportedOps, listed
 from colonnade.frontends.tensorflow import saved_model, unread_tables, vocabulary_files
+from colonnade.frontends.tensorflow.branches import CONTROL, UNDECIDED, Branches, said
 from colonnade.frontends.tensorflow.bundle import Bundle
 from colonnade.frontends.tensorflow.checkpoint import Stored, stored_variables
-from colonnade.frontends.tensorflow.functions import FlatGraph, canonical, inline, node_of, raw
+from colonnade.frontends.tensorflow.functions import BRANCH, EFFECTS, FlatGraph, canonical, inline, node_of, raw
 from colonnade.frontends.tensorflow.lookup_tables import (
     HANDLES,
     LookupTable,
@@ -31,6 +32,7 @@ from colonnade.frontends.tensorflow.spellings import SPELLINGS
 from colonnade.ir.explanation import Notice
 from colonnade.ir.graph import Graph, Node
 from colonnade.ops.graph.constant import Constant
+from colonnade.ops.graph.guard import Guard
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.variable import Variable
 from colonnade.ops.op import GraphOp
@@ -38,6 +40,12 @@ from colonnade.ops.op import GraphOp
 HELD = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "Variable", "VariableV2", "VarHandleOp", *HANDLES})
 """Ops that hold a value and compute none."""
 DEFAULT_SIGNATURE = "serving_default"
+FLOW = ("Switch", "Merge")
+SEVERAL_OUTPUTS = {
+    *("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "IdentityN", "ParseExample", "ParseExampleV2"),
+    *("SparseCross", "SparseFillEmptyRows", "SparseReshape", "Split", "SplitV", "StringSplitV2", "TopKV2", "Unique"),
+    "Unpack",
+}
 
 
 class VariableStore(Mapping[str, npt.NDArray[Any]]):
@@ -127,7 +135,7 @@ def open_source(
     bundle = saved_model.open_variables(Path(path))
     chosen = _signature(meta, signature)
     wanted = _outputs(chosen, outputs)
-    flat = inline(meta, [_tensor(info, key) for key, info in wanted.items()])
+    flat = inline(meta, [_tensor(info, key) for key, info in wanted.items()], SEVERAL_OUTPUTS)
     store = VariableStore(bundle, stored_variables(meta, bundle))
     looks_up = any(source.op in HANDLES for source in flat.nodes)
     tables = read_lookup_tables(meta, Path(path)) if looks_up else LookupTables({}, {}, {})
@@ -202,6 +210,9 @@ class _Importer:
         self.unsupported: dict[str, str] = {}
         self.poisoned: set[str] = set()
         self.absent: list[str] = []
+        self.asserts: list[Source] = []
+        self.undecided: dict[str, str] = {}
+        self.branches = Branches(self.graph, self.operand)
         self.inputs = {canonical(_tensor(info, key)): (key, info) for key, info in signature.inputs.items()}
 
     # -- what rules use ----------------------------------------------------------------------------------------------
@@ -254,15 +265,23 @@ class _Importer:
             if source.name not in fed:
                 self._node(source)
         outputs = {key: canonical(self.flat.tensors[info.name]) for key, info in wanted.items()}
+        self.dtypes = {key: info.dtype for key, info in wanted.items()}
         if self.absent:
             raise ImportFailure(
                 f"the checkpoint holds no value for {len(self.absent)} variable(s) that the outputs need",
                 got=listed(self.absent),
                 help="copy the whole model, its folder `variables` too",
             )
+        for ref in outputs.values():
+            if node_of(ref) in self.undecided:
+                self._refuse_undecided(node_of(ref))
+        conditions = self._conditions()
+        if self.unsupported:
+            needed = self._needed((*map(node_of, outputs.values()), *self.flat.effects))
+            self.unsupported = {name: why for name, why in self.unsupported.items() if name in needed}
         if self.unsupported:
             raise self._refusal(outputs)
-        self.graph.set_outputs({key: self.operand(ref) for key, ref in outputs.items()})
+        self.graph.set_outputs(self._guarded({key: self.operand(ref) for key, ref in outputs.items()}, conditions))
         self.graph.prune()
         return self.graph
 
@@ -277,14 +296,109 @@ class _Importer:
             if ref in needed:
                 self.values[ref] = node
 
-    def _node(self, source: Source) -> None:
-        if source.op == "NoOp" or self._is_handle(source):
-            return
-        for ref in source.inputs:
-            name = node_of(ref)
-            if name in self.poisoned or name in self.unsupported:
+    def _conditions(self) -> list[tuple[Source, Node]]:
+        """Every assertion that may run, and what must hold for it."""
+        found = []
+        for source in self.asserts:
+            if node_of(source.inputs[0]) in self.poisoned | self.unsupported.keys():
+                continue  # what it needs is listed
+            try:
+                condition = self.branches.unless(self.operand(source.inputs[0]), self.flat.within.get(source.name, ()))
+            except ColonnadeError as error:
+                self.unsupported[source.name] = f"{source.op}: {error.message}"
+                continue
+            if condition is not None:
+                found.append((source, condition))
+        return found
+
+    def _guarded(self, outputs: dict[str, Node], conditions: list[tuple[Source, Node]]) -> dict[str, Node]:
+        """The outputs, one of them behind every assertion: a request that breaks one has no answer at all."""
+        for source, condition in conditions:
+            key = next((k for k, node in outputs.items() if self.dtypes[k] != "string"), next(iter(outputs)))
+            op = Guard(said(source, self.values))
+            outputs[key] = self.graph.add(op, outputs[key], condition, source=source.name)
+        return outputs
+
+    def _needed(self, roots: Iterable[str]) -> set[str]:
+        """The source nodes that some need: of branches only those that run."""
+        found: set[str] = set()
+        stack = list(roots)
+        while stack:
+            name = stack.pop()
+            if name in self.by_name and name not in found:
+                found.add(name)
+                stack.extend(self.branches.reads(self.by_name[name]))
+        return found
+
+    def _flow(self, source: Source) -> bool:
+        """Whether the node is control flow or an assertion, and is done."""
+        if self.branches.dies(source) or source.op == "NoOp":
+            return True
+        if source.op == "Assert":
+            self.asserts.append(source)
+            return True
+        if source.op not in (BRANCH, EFFECTS) or self._lacks(source.inputs[:1]):
+            return False
+        taken = self.branches.choose(source)
+        if taken is None:
+            self.undecided[source.name] = source.name
+        elif source.op == BRANCH:
+            chosen = source.inputs[1 + taken]
+            if self._lacks((chosen,)):
                 self.poisoned.add(source.name)
+            else:
+                self.values[source.name] = self.operand(chosen)
+        return True
+
+    def _undecided(self, source: Source) -> bool:
+        """Whether the node reads what only the data decide: waiting for it is fine, and so is passing it on."""
+        read = {node_of(r) for r in source.inputs if not r.startswith("^")} & self.undecided.keys()
+        if read and source.op == "Identity":
+            self.undecided[source.name] = self.undecided[read.pop()]
+            return False
+        for name in read:
+            self._refuse_undecided(name)
+        return bool(read)
+
+    def _refuse_undecided(self, name: str) -> None:
+        branch = self.undecided[name]
+        self.unsupported[branch] = f"{self.by_name[branch].op.strip('_')}: {UNDECIDED}"
+
+    def _lacks(self, refs: Iterable[str]) -> bool:
+        """Whether one of them is not supported, or needs what is not."""
+        names = map(node_of, refs)
+        return any(name in self.poisoned or name in self.unsupported for name in names)
+
+    def _node(self, source: Source) -> None:
+        if self._flow(source) or self._is_handle(source):
+            return
+        if self._undecided(source) or (source.op != "Merge" and self._lacks(source.inputs)):
+            self.poisoned.add(source.name)
+            return
+        if source.name in self.undecided:
+            return
+        if source.op in FLOW:
+            self._switched(source)
+            return
+        self._said(source)
+
+    def _switched(self, source: Source) -> None:
+        """Switch and Merge of TensorFlow 1."""
+        try:
+            if source.op == "Switch":
+                self.values[source.name] = self.branches.switch(source)
                 return
+            ref, place = self.branches.merge(source)
+        except ColonnadeError as error:
+            self.unsupported[source.name] = f"{source.op}: {error.message}"
+            return
+        if self._lacks((ref,)):
+            self.poisoned.add(source.name)
+            return
+        self.values[source.name] = (self.operand(ref), self.constant(place, "int32", source))
+
+    def _said(self, source: Source) -> None:
+        """A node that rules or spellings say."""
         rule = RULES.get(source.op)
         spelling = SPELLINGS.get(source.op)
         if rule is None and spelling is None:
@@ -307,18 +421,10 @@ class _Importer:
 
     def _refusal(self, outputs: Mapping[str, str]) -> UnsupportedOps:
         """One error that lists every unsupported node with the outputs it feeds."""
-        by_name = self.by_name
         feeds: dict[str, list[str]] = {name: [] for name in self.unsupported}
         for key, ref in outputs.items():
-            stack, seen = [node_of(ref)], set()
-            while stack:
-                name = stack.pop()
-                if name in seen or name not in by_name:
-                    continue
-                seen.add(name)
-                if name in feeds:
-                    feeds[name].append(key)
-                stack.extend(node_of(i) for i in by_name[name].inputs)
+            for name in feeds.keys() & self._needed((node_of(ref),)):
+                feeds[name].append(key)
         lines = [
             f"{name} ({op}) feeds {', '.join(feeds[name]) or 'an effect'}" for name, op in self.unsupported.items()
         ]
@@ -327,7 +433,7 @@ class _Importer:
         return UnsupportedOps(
             f"{len(lines)} node(s) of the model use ops that are not supported",
             got=listed(lines, limit=200),
-            want=f"one of the {len(SPELLINGS) + len(RULES)} ops that `colonnade ops --source tensorflow` lists",
+            want=f"one of the {len(SPELLINGS) + len(RULES) + len(CONTROL)} ops that `colonnade ops --source tensorflow` lists",
             help=f"compile the outputs that do not need them: --outputs {','.join(fine)}" if fine else "",
         )
 

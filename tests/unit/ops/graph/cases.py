@@ -539,6 +539,21 @@ def top_k(w: World) -> Case:
     return op_of("top_k"), [x, w.any(np.int32(k))]
 
 
+@maker("guard")
+def guard(w: World) -> Case:
+    r = w.random
+    held = w.known(np.ones((), bool)) if r.random() < 0.5 else w.fed(np.array(r.random() < 0.8))
+    return op_of("guard", "it must hold"), [anything(w), held]
+
+
+@maker("ensure_shape")
+def ensure_shape(w: World) -> Case:
+    r = w.random
+    x = anything(w)
+    wanted = tuple(d if r.random() < 0.5 else -1 for d in x.array.shape)
+    return op_of("ensure_shape", wanted if r.random() < 0.9 else (*wanted, 1)), [x]
+
+
 @maker("sparse_to_dense")
 def sparse_to_dense(w: World) -> Case:
     r = w.random

@@ -13,7 +13,7 @@ import torch
 from colonnade.backends.dense_ops import DENSE_OPS
 from colonnade.errors import ColonnadeError
 from colonnade.ir.program import OWN
-from colonnade.ops.op import GRAPH_OPS, GraphOp, Lowered, Operand, torch_dtype
+from colonnade.ops.op import GRAPH_OPS, GraphOp, Lowered, Operand
 from tests.unit.ops.graph.cases import MAKERS
 from tests.unit.ops.graph.world import Refused, World
 
@@ -69,4 +69,4 @@ def _concrete(arg: Any, w: World, is_dtype: bool) -> Any:
         return [_concrete(a, w, is_dtype) for a in arg]
     if isinstance(arg, sympy.Expr):
         return w.size(arg)
-    return torch_dtype(arg) if is_dtype and isinstance(arg, str) else arg
+    return getattr(torch, arg, arg) if is_dtype and isinstance(arg, str) else arg
