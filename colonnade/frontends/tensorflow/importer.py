@@ -430,10 +430,11 @@ class _Importer:
         ]
         bad = {key for keys in feeds.values() for key in keys}
         fine = [key for key in outputs if key not in bad]
+        count = len(SPELLINGS) + len(RULES) + len(CONTROL)
         return UnsupportedOps(
             f"{len(lines)} node(s) of the model use ops that are not supported",
             got=listed(lines, limit=200),
-            want=f"one of the {len(SPELLINGS) + len(RULES) + len(CONTROL)} ops that `colonnade ops --source tensorflow` lists",
+            want=f"one of the {count} ops that `colonnade ops --source tensorflow` lists",
             help=f"compile the outputs that do not need them: --outputs {','.join(fine)}" if fine else "",
         )
 
