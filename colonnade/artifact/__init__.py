@@ -4,7 +4,7 @@
     program.txt                the program's text
     consts.safetensors         constants that the text names by digest
     dense.safetensors          parameters of the dense rest
-    tables/0000-NAME.safetensors   one table a file; its rows start at a multiple of 4,096
+    tables/0000-NAME.safetensors   one table a file; rows start at a multiple of 4,096; an identity matrix: its size
     compiled/...               files of the backend, opaque
     golden/golden.safetensors  recorded requests and answers
 

@@ -14,6 +14,7 @@ import torch
 
 from colonnade.artifact.manifest import inside, what_is
 from colonnade.core import quantize, tensor_file
+from colonnade.core.identity import is_identity
 from colonnade.core.tensor_file import Tensor, TensorFileError
 from colonnade.errors import ArtifactError, listed
 from colonnade.ir.explanation import Explanation
@@ -27,6 +28,8 @@ Progress = Callable[[str, int, int], None]
 PROGRAM, CONSTS, DENSE = "program.txt", "consts.safetensors", "dense.safetensors"
 GOLDEN, COMPILED = "golden/golden.safetensors", "compiled"
 EXPLANATION = "explanation.json"
+IDENTITY = " (identity)"
+"""Behind the name of a table that is an identity matrix: its file holds the number of rows alone."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +65,8 @@ def contents_of(
     tables, params = _checked(program, weights)
     found.append(_tensors(DENSE, "dense", params))
     for index, (name, item) in enumerate(tables.items()):
-        found.append(_tensors(f"tables/{index:04d}-{safe_name(name)}.safetensors", "table", {name: item}))
+        rows = {f"{name}{IDENTITY}": np.array([len(item.array)])} if is_identity(item.array) else {name: item}
+        found.append(_tensors(f"tables/{index:04d}-{safe_name(name)}.safetensors", "table", rows))
     found.extend(_file(f"{COMPILED}/{inside(name)}", "compiled", path) for name, path in sorted(compiled.items()))
     if golden is not None:
         found.append(golden_rows(golden))

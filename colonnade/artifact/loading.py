@@ -17,6 +17,7 @@ from colonnade.artifact.content import (
     DENSE,
     EXPLANATION,
     GOLDEN,
+    IDENTITY,
     PROGRAM,
     Golden,
     Progress,
@@ -25,10 +26,12 @@ from colonnade.artifact.content import (
 from colonnade.artifact.manifest import MANIFEST, FileFacts, Manifest, damaged, read_file, read_manifest
 from colonnade.core import quantize
 from colonnade.core.consts import Const
+from colonnade.core.identity import identity
 from colonnade.core.tensor_file import TensorFile, TensorFileError
 from colonnade.errors import ArtifactError, TextError, listed
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
+from colonnade.ir.table import Table
 from colonnade.ir.text import consts_of, parse_program
 from colonnade.ops.op import torch_dtype
 
@@ -149,12 +152,23 @@ def _tables(directory: Path, manifest: Manifest, program: Program) -> dict[str, 
     found: dict[str, Array] = {}
     for path, table in zip(paths, program.tables, strict=True):
         file = _tensor_file(directory / path)
+        if file.names() == [f"{table.name}{IDENTITY}"]:
+            found[table.name] = _identity(file, table, directory / path)
+            continue
         want = f"{table.name}: {quantize.file_dtype(table.dtype)}{list(table.stored_shape)}"
         got = "; ".join(f"{n}: {file.dtype(n)}{list(file.array(n).shape)}" for n in file.names())
         if got != want:
             raise damaged(directory / path, got, want)
         found[table.name] = file.array(table.name)
     return found
+
+
+def _identity(file: TensorFile, table: Table, path: Path) -> Array:
+    (name,) = file.names()
+    sizes = file.array(name).tolist()
+    if table.dtype != "float32" or [(size, size) for size in sizes] != [table.stored_shape]:
+        raise damaged(path, f"an identity matrix of {sizes} rows", f"{table.dtype}{list(table.stored_shape)}")
+    return identity(sizes[0])
 
 
 def _params(directory: Path, program: Program) -> dict[str, torch.Tensor]:

@@ -13,7 +13,8 @@ from typing import Any
 from colonnade.errors import ArtifactError
 from colonnade.version import __version__
 
-FORMAT = 1
+FORMAT = 2
+"""2: tables that are identity matrices are a number. What an older version wrote is read."""
 KIND = "colonnade artifact"
 MANIFEST = "manifest.json"
 

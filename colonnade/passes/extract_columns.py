@@ -12,6 +12,7 @@ from colonnade.core.dims import Dim
 from colonnade.core.examples import Feature
 from colonnade.core.expr import Expr
 from colonnade.core.facts import Facts
+from colonnade.core.identity import is_identity
 from colonnade.ir.column import Column, fields_read
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.decoded import decoded_names
@@ -130,8 +131,7 @@ def table_name(op: Variable | Constant) -> str:
     if isinstance(op, Variable):
         return op.key
     array = op.value.array
-    is_identity = array.shape[0] == array.shape[1] and bool((array == np.eye(len(array), dtype=array.dtype)).all())
-    return f"identity[{len(array)}]" if is_identity else f"const_{op.value.digest}"
+    return f"identity[{len(array)}]" if is_identity(array) else f"const_{op.value.digest}"
 
 
 def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) -> Column | Reject:

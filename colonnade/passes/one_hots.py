@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from colonnade.core import dims, facts
 from colonnade.core.facts import Order, Term
+from colonnade.core.identity import identity
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
 from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.cast import Cast
@@ -32,7 +32,7 @@ from colonnade.passes.indices import column
 from colonnade.passes.splat import splat
 
 WIDEST = 1024
-"""Marks of a vector: its identity matrix, which an artifact and a device hold in full, then has 4 MiB."""
+"""Marks of a vector: its identity matrix, which a device holds in full, then has 4 MiB."""
 
 
 class OneHots(Rewrite):
@@ -56,13 +56,6 @@ class OneHots(Rewrite):
         if isinstance(node.target, Sum):
             return _counts(node, x, depth, editor)
         return _marks(node, x, depth, editor)
-
-
-def identity(size: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
-    """The identity matrix, its rows windows of one vector: 8 bytes a row, which stay in the nearest cache."""
-    vector = np.zeros(max(2 * size - 1, 1), np.float32)
-    vector[size - 1 :][:1] = 1
-    return as_strided(vector[max(size - 1, 0) :], (size, size), (-4, 4), writeable=False)
 
 
 def _depth(one_hot: Node) -> int | Reject:

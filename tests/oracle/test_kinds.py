@@ -74,6 +74,19 @@ def test_what_works_is_tensorflows_answer(style: str, backend: str, built: Built
     assert not wrong
 
 
+@pytest.mark.parametrize("style", [STYLES[0]])
+def test_an_artifact_of_every_kind_answers_alike(style: str, built: Built, tmp_path: Path) -> None:
+    executable = built.executable("cpu")
+    executable.save(tmp_path / "artifact")
+    loaded = compiler.load(tmp_path / "artifact")
+    gpu = Executable(loaded.program, loaded.weights, GpuBackend(interpret=True))
+    feed, _ = built.asked[-1]
+    got, of_gpu = loaded(feed), gpu(feed)
+    for name, want in executable(feed).items():
+        np.testing.assert_array_equal(got[name], want, err_msg=name)
+        np.testing.assert_allclose(of_gpu[name], want, 1e-6, 1e-6, equal_nan=True, err_msg=name)
+
+
 @pytest.mark.parametrize("cell", REFUSED, ids=lambda c: f"{c.style}-{c.kind}")
 def test_what_does_not_work_is_refused(cell: Cell, tmp_path: Path) -> None:
     path = save_model([cell], tmp_path / "model")

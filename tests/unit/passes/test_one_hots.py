@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from colonnade.core.identity import identity
 from colonnade.ops.graph.bucketize import Bucketize
 from colonnade.ops.graph.cast import Cast
 from colonnade.ops.graph.compare import Compare
@@ -19,7 +20,7 @@ from colonnade.ops.graph.sparse_to_dense import SparseToDense
 from colonnade.ops.graph.sum import Sum
 from colonnade.ops.graph.where import Where
 from colonnade.passes.base import Log
-from colonnade.passes.one_hots import WIDEST, identity
+from colonnade.passes.one_hots import WIDEST
 from colonnade.passes.pipelines import COLUMNS
 from colonnade.testing.graphs import Builder, check_passes
 from tests.unit.passes.test_hair_elements import columns

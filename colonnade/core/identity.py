@@ -1,0 +1,23 @@
+"""Identity matrices: the tables of indicator columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
+
+
+def identity(size: int) -> np.ndarray[tuple[int, int], np.dtype[np.float32]]:
+    """The identity matrix, its rows windows of one vector: 8 bytes a row, which stay in the nearest cache."""
+    vector = np.zeros(max(2 * size - 1, 1), np.float32)
+    vector[size - 1 :][:1] = 1
+    return as_strided(vector[max(size - 1, 0) :], (size, size), (-4, 4), writeable=False)
+
+
+def is_identity(array: npt.NDArray[Any]) -> bool:
+    """Whether a matrix has the bits of an identity matrix: -0 is another zero."""
+    if array.ndim != 2 or array.shape[0] != array.shape[1] or array.dtype != np.float32:
+        return False
+    return bool((array == identity(len(array))).all() and not np.signbit(array).any())
