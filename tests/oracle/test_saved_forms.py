@@ -1,0 +1,102 @@
+"""SavedModels as people have them: several tag sets, no default signature, optimizers in the object graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import colonnade
+from colonnade.errors import ImportFailure
+from colonnade.testing.oracle import TensorFlowModel
+from colonnade.testing.tensorflow import tensorflow
+from tests.oracle.dense_models import same
+
+FEED = {"x": np.float32([[1, -2, 3], [0.5, 0, -1]])}
+
+
+def agrees(path: Path, signature: str | None = None, tags: tuple[str, ...] = ("serve",)) -> None:
+    executable = colonnade.compile(path, target="reference", signature=signature, tags=list(tags))
+    with TensorFlowModel(path, signature=signature, tags=tags) as model:
+        feed = {each.name: FEED["x"] for each in model.inputs()}
+        want = model.run(feed)
+    got = executable(feed)
+    for name in want:
+        same(got[name], want[name], 1e-6, False, name)
+
+
+def test_two_tag_sets(tmp_path: Path) -> None:
+    tf = tensorflow()
+    path = tmp_path / "model"
+    builder = tf.compat.v1.saved_model.builder.SavedModelBuilder(str(path))
+    for k, tags in enumerate((["train"], ["serve"])):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            x = tf.compat.v1.placeholder(tf.float32, (None, 3), name="x")
+            weight = tf.compat.v1.get_variable("w", initializer=tf.constant([[1.0], [2.0], [3.0]]), use_resource=True)
+            out = tf.matmul(x, weight) + float(k)
+            session.run(tf.compat.v1.global_variables_initializer())
+            made = tf.compat.v1.saved_model.signature_def_utils.predict_signature_def({"x": x}, {"out": out})
+            add = builder.add_meta_graph_and_variables if k == 0 else builder.add_meta_graph
+            add(*([session] if k == 0 else []), tags, {"serving_default": made})
+    builder.save()
+    agrees(path, tags=("train",))
+    agrees(path)
+    with pytest.raises(ImportFailure, match="tag"):
+        colonnade.compile(path, target="reference", tags=["serve", "gpu"])
+
+
+def module(tf: Any) -> Any:
+    class Model(tf.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.w = tf.Variable([[1.0], [2.0], [3.0]])
+            self.optimizer = tf.keras.optimizers.Adam()
+            self.optimizer.build([self.w])
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 3), tf.float32, name="x")])
+        def score(self, x: Any) -> Any:
+            return {"score": tf.nn.sigmoid(tf.matmul(x, self.w))}
+
+        @tf.function(input_signature=[tf.TensorSpec((None, 3), tf.float32, name="x")])
+        def rank(self, x: Any) -> Any:
+            return {"rank": tf.argmax(x, 1)}
+
+    return Model()
+
+
+def test_signatures_without_a_default(tmp_path: Path) -> None:
+    tf = tensorflow()
+    made = module(tf)
+    only, both = tmp_path / "only", tmp_path / "both"
+    tf.saved_model.save(made, str(only), signatures={"score": made.score})
+    tf.saved_model.save(made, str(both), signatures={"score": made.score, "rank": made.rank})
+    agrees(only)
+    agrees(both, "rank")
+    agrees(both, "score")
+    with pytest.raises(ImportFailure, match="no default signature") as caught:
+        colonnade.compile(both, target="reference")
+    assert "rank, score" in caught.value.got
+
+
+def test_a_compiled_keras_model_with_its_optimizer(tmp_path: Path) -> None:
+    tf = tensorflow()
+    tf.keras.utils.set_random_seed(1)
+    inputs = tf.keras.Input((3,), name="x")
+    hidden = tf.keras.layers.Dense(4, activation="gelu")(inputs)
+    hidden = tf.keras.layers.BatchNormalization()(tf.keras.layers.LayerNormalization()(hidden))
+    attended = tf.keras.layers.MultiHeadAttention(2, 2)(*[tf.keras.layers.Reshape((2, 2))(hidden)] * 2)
+    joined = tf.keras.layers.Concatenate()([tf.keras.layers.Flatten()(attended), hidden])
+    output = tf.keras.layers.Dense(1, activation="hard_sigmoid")(tf.keras.layers.Dropout(0.5)(joined))
+    model = tf.keras.Model(inputs, output)
+    model.compile("adam", "mse")
+    model.fit(FEED["x"], np.zeros((2, 1), np.float32), verbose=0)
+    path = tmp_path / "model"
+    tf.saved_model.save(model, str(path))
+    serve = tf.saved_model.load(str(path)).signatures["serving_default"]
+    (key,) = serve.structured_input_signature[1]
+    want = {k: v.numpy() for k, v in serve(**{key: tf.constant(FEED["x"])}).items()}
+    got = colonnade.compile(path, target="reference")({key: FEED["x"]})
+    for name in want:
+        same(got[name], want[name], 1e-5, False, name)
