@@ -40,7 +40,8 @@ ROW_COST = 2
 """What a batch row of a column costs beside its elements, roughly. Units: nanoseconds."""
 CACHE_BYTES = 1 << 20
 FAR_BYTES = 1 << 14
-"""Rows are prefetched where all tables together exceed a core's own cache, but for small tables, whose rows recur."""
+"""Rows are prefetched where all tables together exceed a core's own cache, but for small tables, whose rows recur.
+Tables up to so many bytes are copied, to lie side by side: in files each begins a page, at one place of a cache."""
 FIRST_CACHE_BYTES = 24 << 10
 """Of a core's first cache (32 KB or more), what tables and boundaries of a block may take."""
 BYTES_A_BOUNDARY = 8
@@ -315,7 +316,10 @@ class _Builder:
             raise GraphError("ids are integers", where=column.name, got=ids.facts.dtype)
         array = self.tables.get(table.name)
         if array is None:
-            array = self.tables[table.name] = _readable(self.weights.tables[table.name], table)
+            array = _readable(self.weights.tables[table.name], table)
+            if array.nbytes <= FAR_BYTES:
+                array = self.memory.copy(array)
+            self.tables[table.name] = array
         if array.shape != table.stored_shape:
             raise ShapeError(
                 "a table's weights have another shape", where=table.name, got=str(array.shape),

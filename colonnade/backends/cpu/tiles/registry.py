@@ -31,6 +31,8 @@ JOINED = "join"
 STEP_WORDS = 4
 STEP_BYTES = 8 * STEP_WORDS
 ALIGNMENT = 64
+LEAST_CHUNK, MOST_CHUNK = 1 << 16, 1 << 22
+"""Bytes of memory that constants share."""
 
 MAPS: dict[str, Tile] = {}
 FILTERS: dict[str, Tile] = {}
@@ -46,11 +48,16 @@ class Step:
 
 
 class Memory:
-    """Constant arrays that kernels read by address; they live as long as this object."""
+    """Constant arrays that kernels read by address; they live as long as this object.
+
+    Facts: arrays lie side by side in the order in which they came: what is read together shares pages, and spreads over
+    a cache, where allocations of their own, or files' pages, would begin at the same places of it.
+    """
 
     def __init__(self) -> None:
-        self._kept: list[npt.NDArray[Any]] = []
+        self._kept: list[npt.NDArray[np.uint8]] = []
         self._known: dict[bytes, int] = {}
+        self._used = self._size = 0
 
     def add(self, array: npt.NDArray[Any]) -> int:
         """The address of a copy of the array, a multiple of 64; equal arrays share one."""
@@ -62,11 +69,26 @@ class Memory:
 
     def hold(self, array: npt.NDArray[Any]) -> int:
         """The address of a copy of the array, a multiple of 64."""
-        raw = np.zeros(array.nbytes + 2 * ALIGNMENT, np.uint8)
-        skip = -raw.ctypes.data % ALIGNMENT
-        raw[skip : skip + array.nbytes] = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        self._kept.append(raw)
-        return int(raw.ctypes.data) + skip
+        return int(self.copy(array).__array_interface__["data"][0])
+
+    def copy(self, array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """A contiguous copy of the array at a multiple of 64, with as many zeros behind it."""
+        place = self._take(array.nbytes)[: array.nbytes]
+        made = place.view(array.dtype).reshape(array.shape)
+        made[...] = array
+        return made
+
+    def _take(self, num_bytes: int) -> npt.NDArray[np.uint8]:
+        size = -(-num_bytes // ALIGNMENT) * ALIGNMENT + ALIGNMENT
+        if self._used + size > self._size:
+            self._size = max(size, min(2 * self._size, MOST_CHUNK), LEAST_CHUNK)
+            raw = np.empty(self._size + ALIGNMENT, np.uint8)  # from some size on numpy asks for large pages
+            raw.fill(0)
+            skip = -int(raw.__array_interface__["data"][0]) % ALIGNMENT
+            self._kept.append(raw[skip : skip + self._size])
+            self._used = 0
+        self._used += size
+        return self._kept[-1][self._used - size : self._used]
 
 
 def tile(function: F) -> F:
