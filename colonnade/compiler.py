@@ -259,7 +259,7 @@ def _lower(
     log = run(passes, imported.graph, observe=observe, memo=Memo())
     seconds["passes"] = time.perf_counter() - began
     began = _say(progress, "assemble the program")
-    reasons = {e.source: e.reason for e in log.rejected() if e.pass_name == "extract-columns"}
+    reasons = {e.source: e.reason for e in log.rejected() if e.pass_name in ("ragged-inputs", "extract-columns")}
     program, weights = assemble(imported.graph, reasons)
     seconds["assemble"] = time.perf_counter() - began
     explanation = _explanation(str(model), imported, log, before, program, cones, seconds)

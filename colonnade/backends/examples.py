@@ -35,7 +35,7 @@ class Decoder:
 
     def __init__(self, program: Program) -> None:
         LOOPS.warm()
-        self.keys = frozenset(i.name for i in program.signature)
+        self.keys = frozenset(i.name for i in program.undecoded)
         kept = {i.name for i in program.inputs}
         offsets = {i.name: (i.offsets, i.offsets and program.input(i.offsets).dtype) for i in program.inputs}
         self._parts = [(_Plan(d.features), d, d.name in kept) for d in program.decodes]

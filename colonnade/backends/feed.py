@@ -21,6 +21,7 @@ from colonnade.backends.examples import Decoder
 from colonnade.backends.feed_batch import BatchPlan, plan_of
 from colonnade.backends.feed_pack import Packer
 from colonnade.backends.feed_ragged import RaggedInputs
+from colonnade.backends.feed_rows import RowReader
 from colonnade.backends.feed_values import Unfit, Unusual, as_array, numpy_dtype, sound
 from colonnade.backends.sizes import ShapeBinder
 from colonnade.core import arrow_columns, dims
@@ -80,6 +81,7 @@ class FeedReader:
         arrow_columns.prepare()
         self._batch_plan: BatchPlan | None = None
         """Of the schema that was read last."""
+        self._rows = RowReader(program) if program.row_keys else None
 
     def read(self, feed: Feed | PackedFeed, room: Room | None = None) -> Request:
         """The request, checked against the signature.
@@ -90,8 +92,11 @@ class FeedReader:
         Facts: where the program decodes Examples, their key holds one serialized Example a row.
         Errors: one FeedError that lists every bad key, or every bad Example.
         """
+        known: dict[str, int] = {}
+        if self._rows is not None:
+            feed, known = self._rows.fields(self._mapping(feed))
         if self._decoder is not None:
-            return self._read_examples(self._decoder, feed, room)
+            return self._read_examples(self._decoder, feed, room, known)
         if isinstance(feed, PackedFeed):
             return self._read_matrices(feed.by_dtype, room)
         if isinstance(feed, pa.RecordBatch | pa.Table):
@@ -104,12 +109,24 @@ class FeedReader:
             )
         if len(feed) == len(self.inputs):
             try:
-                return self._read_arrays(feed, room)
+                return self._read_arrays(feed, room, known)
             except UNUSUAL:
                 pass  # something is wrong or needs converting: the slow path says what
         if feed and feed.keys() <= DTYPES and feed.keys().isdisjoint(self.inputs):
             return self._read_matrices(feed, room)
-        return self._read_values(feed, room)
+        return self._read_values(feed, room, known)
+
+    def _mapping(self, feed: Feed | PackedFeed) -> Mapping[str, Any]:
+        """A request in which rows are said by keys, as a mapping."""
+        if isinstance(feed, pa.RecordBatch | pa.Table):
+            return self._ragged.unlisted(dict(zip(feed.schema.names, feed.columns, strict=True)))
+        if isinstance(feed, Mapping):
+            return feed
+        raise FeedError(
+            "a request that says rows by keys is a mapping or an Arrow RecordBatch",
+            got=type(feed).__name__,
+            want=f"dict of {', '.join(sorted(self.inputs))}",
+        )
 
     def _read_arrays(
         self, feed: Mapping[str, Any], room: Room | None, known: Mapping[str, int] | None = None
@@ -190,7 +207,9 @@ class FeedReader:
         }
         return Request(packed, tensors, sizes, is_torch=False)
 
-    def _read_examples(self, decoder: Decoder, feed: Feed | PackedFeed, room: Room | None) -> Request:
+    def _read_examples(
+        self, decoder: Decoder, feed: Feed | PackedFeed, room: Room | None, said: Mapping[str, int]
+    ) -> Request:
         if isinstance(feed, pa.RecordBatch | pa.Table):
             feed = dict(zip(feed.schema.names, feed.columns, strict=True))
         if not isinstance(feed, Mapping):
@@ -200,6 +219,7 @@ class FeedReader:
                 want=f"dict of {', '.join(sorted(decoder.keys))}",
             )
         fields, rest, known = decoder.fields(feed)
+        known |= said
         if rest:
             return self._read_values({**rest, **fields}, room, known)
         try:

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 import sympy
 
+from colonnade.core import dims
 from colonnade.core.dims import Dim, prod
 from colonnade.core.examples import Feature
 from colonnade.core.expr import Apply, Expr, Field
@@ -37,6 +38,7 @@ def broken(program: Program) -> Iterator[tuple[str, str]]:
     yield from _names(program)
     yield from _offsets(program)
     yield from _decodes(program)
+    yield from _row_keys(program)
     for buffer in program.buffers:
         yield from _buffer(buffer, program)
     yield from _Columns(program).broken()
@@ -103,6 +105,23 @@ def _decodes(program: Program) -> Iterator[tuple[str, str]]:
     for name, count in made.items():
         if count > 1:
             yield f"input {name!r}", f"{count} features become it"
+
+
+def _row_keys(program: Program) -> Iterator[tuple[str, str]]:
+    """What says rows becomes an input of offsets, by symbols that it tells."""
+    inputs = {i.name: i for i in program.inputs}
+    for item in program.row_keys:
+        where, offsets = f"rows {item.name!r}", inputs.get(item.offsets)
+        if item.by not in ("indices", "splits"):
+            yield where, f"rows are said by indices or splits, not by {item.by}"
+        if offsets is None or offsets.shape != (dims.add(item.rows, 1),):
+            yield where, f"the input {item.offsets!r} is no vector of {item.rows} + 1 offsets"
+        elif offsets.dtype != "int64":
+            yield where, f"the input {item.offsets!r} is {offsets.dtype}, not int64"
+        if not all(isinstance(d, sympy.Symbol) for d in (item.rows, item.width, item.count)):
+            yield where, f"its sizes are {item.rows}, {item.width} and {item.count}, not symbols"
+        if (item.shape is None) != (item.by == "splits" or item.trimmed):
+            yield where, "an index matrix has a dense shape unless it is trimmed; nothing else has one"
 
 
 def _decoded(feature: Feature, item: Input, rows: Dim, inputs: Mapping[str, Input]) -> Iterator[str]:

@@ -103,17 +103,19 @@ class Graph:
         return sum(1 for _ in self.nodes())
 
     # -- rewriting ---------------------------------------------------------------------------------------------------
-    def replace(self, old: Node, new: Node) -> None:
+    def replace(self, old: Node, new: Node, but: Node | None = None) -> None:
         """Let every user of `old`, and every output, read `new` instead.
+
+        but: a user that stays as it is.
 
         Facts: users of very many operands (a concat of a thousand columns) are changed by `flush`, all operands at
         once:
         fx walks every operand for each change. Until then they read the old value, which is equal.
         """
-        wide = [user for user in old.users if len(user.args) > WIDE]
+        wide = [user for user in old.users if len(user.args) > WIDE and user is not but]
         if wide:
             self._pending[old] = new
-        old.replace_all_uses_with(new, delete_user_cb=lambda user: len(user.args) <= WIDE)
+        old.replace_all_uses_with(new, delete_user_cb=lambda user: len(user.args) <= WIDE and user is not but)
         for key, node in self.outputs.items():
             if node is old:
                 self.outputs[key] = new

@@ -9,7 +9,6 @@ decide is never taken to be another one.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 import sympy
 
@@ -19,6 +18,7 @@ from colonnade.core.facts import Facts
 from colonnade.errors import ColonnadeError, GraphError
 from colonnade.ir.graph import Graph, Node, op_of, source_of
 from colonnade.ops.graph.placeholder import Placeholder
+from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.op import GraphOp, Inferred
 
 ROUNDS = 8
@@ -127,12 +127,9 @@ def _seniority(s: sympy.Symbol) -> tuple[int, str]:
 
 def _rename(graph: Graph, mapping: dict[sympy.Symbol, Dim]) -> None:
     names = {s.name: str(to) for s, to in mapping.items()}
-    for node in graph.inputs.values():
-        op = node.target
-        if isinstance(op, Placeholder) and op.shape is not None:
-            shape = tuple(names.get(d, d) if isinstance(d, str) else d for d in op.shape)
-            if shape != op.shape:
-                node.target = replace(op, shape=shape)
+    for node in graph.nodes():
+        if isinstance(node.target, Placeholder | RaggedInput):
+            node.target = node.target.renamed(names)
 
 
 def _checks(

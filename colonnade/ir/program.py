@@ -56,6 +56,36 @@ class Decode:
 
 
 @dataclass(frozen=True)
+class RowKeys:
+    """Keys of a request that say the rows of ragged fields: an index matrix with its dense shape, or splits.
+
+    name: the index matrix `int64[count, 2]` or the splits `[count]`.   shape: the key of the dense shape `int64[2]`.
+    offsets: the input that they become, no key itself; a request may give it instead of them.
+    rows, width: what the dense shape says: symbols whose values a request so tells.
+    trimmed: rows behind the last one with an element are left out.   strict: places within a row must rise.
+    """
+
+    name: str
+    by: str
+    offsets: str
+    count: Dim
+    rows: Dim
+    width: Dim
+    shape: str | None = None
+    dtype: str = "int64"
+    trimmed: bool = False
+    strict: bool = False
+    tensor: str = field(default="", compare=False)
+
+    @property
+    def keys(self) -> tuple[Input, ...]:
+        """As keys of a request."""
+        first = (self.count, 2) if self.by == "indices" else (self.count,)
+        shape = [] if self.shape is None else [Input(self.shape, "int64", (2,))]
+        return (Input(self.name, self.dtype, first, self.tensor), *shape)
+
+
+@dataclass(frozen=True)
 class Buffer:
     """A dense `[rows, width]` output that columns write their slots into; `rows` is the batch symbol."""
 
@@ -130,10 +160,20 @@ class Program:
     params: tuple[tuple[str, str, tuple[int, ...]], ...] = ()
     """name, dtype, shape of each parameter that the dense rest reads."""
     decodes: tuple[Decode, ...] = ()
+    row_keys: tuple[RowKeys, ...] = ()
 
     @property
     def signature(self) -> tuple[Input, ...]:
-        """The keys of a request: the inputs, with serialized Examples in the place of those made of them."""
+        """The keys of a request: the inputs, with what offsets and those of Examples are made of in their place."""
+        offsets = {r.offsets for r in self.row_keys}
+        kept = [i for i in self.undecoded if i.name not in offsets]
+        names = {i.name for i in kept}
+        keys = {key.name: key for r in self.row_keys for key in r.keys if key.name not in names}
+        return (*kept, *keys.values())
+
+    @property
+    def undecoded(self) -> tuple[Input, ...]:
+        """The inputs, with serialized Examples in the place of those made of them."""
         inputs = {i.name: i for i in self.inputs}
         made = {name for d in self.decodes for _, name in d.features if name is not None}
         made |= {offsets for name in made if (offsets := inputs[name].offsets) is not None}

@@ -7,6 +7,7 @@
     table t0: float32[10000, 16]  # from city/embedding_weights
     decode rows: string[B]  # from rows:0
     feature age of rows: int64 padded[1] default int64[](0) -> age
+    rows tags_offsets: int64[B, T] of indices tags_at[N] shape tags_shape
     buffer b0: float32[B, 16]
     column city = mod[divisor=10000](hash_bytes[function=farm](%city)) -> table t0 pool mean -> b0[0:16]
     %h = aten.relu.default(%b0)
@@ -29,14 +30,14 @@ from colonnade.core.expr import Apply, Expr, Field, walk
 from colonnade.errors import TextError
 from colonnade.ir import text_lexer, text_values
 from colonnade.ir.column import Column, Slot
-from colonnade.ir.program import Buffer, Decode, Input, Instruction, Output, Program
+from colonnade.ir.program import Buffer, Decode, Input, Instruction, Output, Program, RowKeys
 from colonnade.ir.table import Table
 from colonnade.ir.text_lexer import Failure, name
 from colonnade.ir.text_parser import Line, Param, near
 
 VERSION = 1
 HEADER = "colonnade program"
-KINDS = ("input", "decode", "feature", "table", "param", "buffer", "column", "output")
+KINDS = ("input", "decode", "feature", "rows", "table", "param", "buffer", "column", "output")
 
 
 def print_program(program: Program) -> str:
@@ -46,6 +47,7 @@ def print_program(program: Program) -> str:
     for item in program.decodes:
         lines.append(_decode(item))
         lines.extend(_feature(item, feature, made) for feature, made in item.features)
+    lines.extend(map(_rows, program.row_keys))
     lines.extend(map(_table, program.tables))
     lines.extend(map(_param, program.params))
     lines.extend(map(_buffer, program.buffers))
@@ -82,6 +84,7 @@ def parse_program(text: str, consts: Mapping[str, Const]) -> Program:
         outputs=tuple(found["output"]),
         params=tuple(found["param"]),
         decodes=_with_features(found["decode"], found["feature"]),
+        row_keys=tuple(found["rows"]),
     )
 
 
@@ -210,6 +213,15 @@ def _feature(item: Decode, feature: Feature, made: str | None) -> str:
     if made is not None:
         parts.append("-> " + name(made))
     return " ".join(parts)
+
+
+def _rows(item: RowKeys) -> str:
+    parts = [f"rows {name(item.offsets)}: {item.dtype}{_shape((item.rows, item.width))} of"]
+    parts += [word for word in ("trimmed", "strict") if getattr(item, word)]
+    parts.append(f"{item.by} {name(item.name)}{_shape((item.count,))}")
+    if item.shape is not None:
+        parts.append("shape " + name(item.shape))
+    return " ".join(parts) + _from(item.tensor)
 
 
 def _table(item: Table) -> str:

@@ -17,7 +17,7 @@ from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import ColonnadeError
 from colonnade.ir import text_lexer, text_values
 from colonnade.ir.column import POOLINGS, Column, Slot
-from colonnade.ir.program import Buffer, Decode, Input, Instruction, Output, Ref
+from colonnade.ir.program import Buffer, Decode, Input, Instruction, Output, Ref, RowKeys
 from colonnade.ir.table import Table
 from colonnade.ir.text_lexer import Failure, Token
 
@@ -284,6 +284,26 @@ class Line:
         made = self.name("the input that it becomes") if self.skip("->") else None
         attributes = {"key": key, "dtype": dtype, "kind": kind, "shape": shape, "default": default}
         return of, _checked(Feature, attributes, token, "a feature"), made
+
+    def rows(self) -> RowKeys:
+        """`rows OFFSETS: DTYPE[B, T] of [trimmed] [strict] indices NAME[N] [shape NAME]`."""
+        offsets, dtype = self._typed("the input that holds the offsets")
+        at = self.peek().at
+        sizes = self.shape()
+        if len(sizes) != 2:
+            raise Failure(at, "[rows, width]")
+        self.want("of")
+        trimmed, strict = self.skip("trimmed"), self.skip("strict")
+        by = "indices" if self.skip("indices") else "splits"
+        if by == "splits":
+            self.want("splits")
+        key = self.name("a key of a request")
+        at = self.peek().at
+        count = self.shape()
+        if len(count) != 1:
+            raise Failure(at, "[number]")
+        shape = self.name("the key of the dense shape") if self.skip("shape") else None
+        return RowKeys(key, by, offsets, count[0], *sizes, shape, dtype, trimmed, strict, tensor=self.source)
 
     def table(self) -> Table:
         """`table NAME: DTYPE[ROWS, DIM]`."""

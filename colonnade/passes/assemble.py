@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -43,6 +43,7 @@ from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.placeholder import Placeholder
+from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.slice import Slice
 from colonnade.ops.graph.squeeze import Squeeze
@@ -54,7 +55,10 @@ from colonnade.ops.op import GraphOp, Lowered, Operand
 from colonnade.passes.decode_inputs import aligned, decoded_inputs, decodes_of, inputs_of
 from colonnade.passes.extract_columns import table_name
 from colonnade.passes.fuse_dense import fuse
+from colonnade.passes.row_inputs import offsets_of, row_inputs
 
+GIVING = (ParseExample, RaggedInput)
+"""Ops whose outputs are inputs of the program."""
 MOVING = (BroadcastTo, ExpandDims, Reshape, Slice, Squeeze, StridedSlice, Tile, Transpose)
 """Ops that move elements and look at none."""
 
@@ -90,6 +94,7 @@ class _Assembler:
         self.decoded = list(decoded_inputs(graph))
         self.inputs = {*graph.inputs, *(name for d in self.decoded for name in (d.name, d.offsets) if name)}
         self.names = _Names({*self.inputs, *graph.store})
+        self.rows = list(row_inputs(graph, self.names.take))
         self.decimals: set[Node] = set()
         self.values: dict[Node, Ref] = {}
         self.slots: dict[Node, list[Slot]] = {}
@@ -104,6 +109,8 @@ class _Assembler:
             self.values[node] = Ref(key)
         for found in self.decoded:
             self.values.update((node, Ref(name)) for node, name in found.values)
+        for said in self.rows:
+            self.values.update((node, Ref(key)) for node, key in said.aliases)
         packed = [n for n in self.graph.nodes() if isinstance(n.target, Concat) and self._pack(n)]
         self._own_buffers()
         self._checks()
@@ -160,7 +167,7 @@ class _Assembler:
     # -- the dense rest ----------------------------------------------------------------------------------------------
     def _node(self, node: Node, packed: bool) -> None:
         op = op_of(node)
-        if isinstance(op, Placeholder) or (node in self.values and isinstance(item_of(node)[0].target, ParseExample)):
+        if isinstance(op, Placeholder) or (node in self.values and isinstance(item_of(node)[0].target, GIVING)):
             return
         if packed:
             self._place_others(node)
@@ -311,10 +318,10 @@ class _Assembler:
         assembled = tuple(_column(n, tuple(self.slots[n])) for n in columns)
         used = read | {name for column in assembled for name in fields_read(column)}
         decoded = {d.key for d in self.decoded}
-        given = [_input(k, node) for k, node in self.graph.inputs.items() if k in used or k not in decoded]
+        given = [i for i in self._given(read) if i.name in used or i.name not in decoded]
         made = aligned(list(inputs_of(self.decoded, used)), assembled, read)
         program = Program(
-            inputs=(*given, *made),
+            inputs=(*given, *map(offsets_of, self.rows), *made),
             tables=tuple(t for t in tables.values()),
             columns=assembled,
             buffers=tuple(self.buffers),
@@ -322,10 +329,19 @@ class _Assembler:
             outputs=outputs,
             params=tuple((k, str(v.dtype).removeprefix("torch."), tuple(v.shape)) for k, v in params.items()),
             decodes=decodes_of(self.decoded, {i.name for i in made}),
+            row_keys=tuple(said.keys for said in self.rows),
         )
         held = {table_name(op_of(args_of(n)[0])): op_of(args_of(n)[0]) for n in columns}  # type: ignore[arg-type]
         rows = {k: v.value.array if isinstance(v, Constant) else self.graph.store[k] for k, v in held.items()}
         return name_batch(program), Weights(rows, params, _consts(program.columns))
+
+    def _given(self, read: set[str]) -> Iterator[Input]:
+        """The inputs of the graph; what only says rows is left out."""
+        offsets = {key: said.keys.offsets for said in self.rows for key in said.values}
+        saying = {key.name for said in self.rows for key in said.keys.keys}
+        for key, node in self.graph.inputs.items():
+            if key in read or key not in saying:
+                yield replace(_input(key, node), offsets=offsets.get(key))
 
     def _table(self, node: Node) -> Table:
         op = op_of(node)
@@ -404,7 +420,9 @@ def _consts(columns: Iterable[Column]) -> dict[str, Const]:
 def name_batch(program: Program) -> Program:
     """The commonest leading dim of the inputs is called B."""
     first = [i.shape[0] for i in program.inputs if i.shape and i.offsets is None] + [d.rows for d in program.decodes]
-    leading = Counter(d for d in first if dims.is_symbol(d))
+    first += [r.rows for r in program.row_keys]
+    counts = {i.shape[0] for i in program.inputs if i.offsets is not None} | {r.count for r in program.row_keys}
+    leading = Counter(d for d in first if dims.is_symbol(d) and d not in counts)
     if not leading:
         return program
     (batch, _), *_ = leading.most_common(1)
@@ -423,6 +441,7 @@ def name_batch(program: Program) -> Program:
         program,
         inputs=tuple(replace(i, shape=shaped(i.shape)) for i in program.inputs),
         decodes=tuple(replace(d, rows=dims.substitute(d.rows, mapping)) for d in program.decodes),
+        row_keys=tuple(replace(r, rows=dims.substitute(r.rows, mapping)) for r in program.row_keys),
         buffers=tuple(replace(b, rows=dims.substitute(b.rows, mapping)) for b in program.buffers),
         dense=tuple(replace(i, args=arg(i.args), kwargs=arg(i.kwargs)) for i in program.dense),
         outputs=tuple(replace(o, shape=shaped(o.shape)) for o in program.outputs),

@@ -29,6 +29,7 @@ from colonnade.ops.graph.logical_and import LogicalAnd
 from colonnade.ops.graph.logical_or import LogicalOr
 from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.placeholder import Placeholder
+from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.sparse_cross import SparseCross
@@ -78,11 +79,14 @@ class Tokens:
 
 @dataclass(frozen=True)
 class Lists:
-    """The values of one sparse feature of Examples, Example by Example. `parse` tells one parsing from another."""
+    """The values of rows of differing lengths, row by row. `source` tells one op that makes them from another.
+
+    feature: which one, where the op makes several (features of Examples).
+    """
 
     rows: Dim
-    parse: Node
-    feature: Feature
+    source: Node
+    feature: Feature | None = None
 
 
 Domain = Dense | Kept | Tokens | Lists
@@ -143,6 +147,8 @@ class Reader:
             return _field(op.key, node)
         if isinstance(op, ParseExample) and (base, op.place(output)[0]) in self._names:
             return self._decoded(base, op, output, node)
+        if isinstance(op, RaggedInput) and 0 < output <= op.num_values:
+            return self._listed(base, op, output, node)
         if isinstance(op, StringSplit) and output == 1:
             return self._tokens(base, op)
         if isinstance(op, SparseCross) and output == 1:
@@ -173,6 +179,21 @@ class Reader:
             found = _field(name, node)
         self.fields[name] = node
         return found
+
+    def _listed(self, base: Node, op: RaggedInput, output: int, node: Node) -> Elements | Reject:
+        source = args_of(base)[op.first_value + output - 1]
+        rows = self._ragged_rows(base)
+        if not isinstance(source.target, Placeholder):
+            return Reject("values of rows that differ in length are no input")
+        if rows is None:
+            return Reject("the number of rows is not known from the request")
+        self.fields[source.target.key] = node
+        return Elements(Field(source.target.key), Lists(rows, base))
+
+    def _ragged_rows(self, base: Node) -> Dim | None:
+        """The number of rows, where every request tells it."""
+        known = base.meta["facts"][-1].values
+        return known[0] if known is not None and dims.is_symbol(known[0]) and not dims.from_data(known[0]) else None
 
     def _leading(self, parse: Node, feature: Feature) -> Feature:
         """The feature that a feature's rows are as long as."""
@@ -448,6 +469,9 @@ class Reader:
             return crossed if isinstance(crossed, Reject) else crossed.domain
         if isinstance(op, ParseExample) and op.place(output)[1] == "indices":
             return _lists(base, self._leading(base, op.place(output)[0]))
+        if isinstance(op, RaggedInput) and output == 0:
+            rows = self._ragged_rows(base)
+            return Reject("the number of rows is not known from the request") if rows is None else Lists(rows, base)
         if isinstance(op, Gather):
             return self._retained_rows(base)
         known = facts_of(matrix)

@@ -21,6 +21,7 @@ from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.parse_example import ParseExample
+from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.variable import Variable
@@ -87,12 +88,20 @@ def _value(editor: Editor, column: Column, table: Node, reader: Reader, ids: Nod
     root = _root(read)
     places: list[Node] = []
     if isinstance(root, Lists):
-        op = op_of(root.parse)
-        assert isinstance(op, ParseExample)
-        outputs = {op.place(k): k for k in range(op.num_outputs)}
-        places = [editor.item(root.parse, outputs[root.feature, what]) for what in ("indices", "shape")]
+        places = [editor.item(root.source, k) for k in _places(root)]
     nodes = [reader.fields[name] for name in fields]
     return editor.add(ColumnValue(column, fields, ragged=bool(places)), table, *nodes, *places)
+
+
+def _places(root: Lists) -> tuple[int, int]:
+    """Which outputs of the op that makes the rows are their index matrix and its shape."""
+    op = op_of(root.source)
+    if isinstance(op, RaggedInput):
+        return 0, op.num_outputs - 1
+    assert isinstance(op, ParseExample)
+    outputs = {op.place(k): k for k in range(op.num_outputs)}
+    assert root.feature is not None
+    return outputs[root.feature, "indices"], outputs[root.feature, "shape"]
 
 
 def _looked_up(node: Node) -> Node | None:

@@ -23,6 +23,7 @@ from colonnade.ops.graph.unique import Unique
 from colonnade.ops.graph.weighted_bag import WeightedBag
 from colonnade.passes.base import Editor, Reject, Rewrite, Rewritten
 from colonnade.passes.indices import column, column_of
+from colonnade.passes.merge_trimmed import trimmed_rows
 from colonnade.passes.splat import splat
 
 
@@ -65,8 +66,10 @@ def _factors(products: Node) -> tuple[Node, Node, Node] | Reject:
     for vectors, weights in (args_of(products), args_of(products)[::-1]):
         if isinstance(vectors.target, Gather) and isinstance(weights.target, Reshape):
             unique_rows, inverse, axis = args_of(vectors)
-            if not isinstance(unique_rows.target, Gather) or facts_of(axis).integer != 0:
+            if facts_of(axis).integer != 0:
                 continue
+            if not isinstance(unique_rows.target, Gather):
+                return unique_rows, inverse, weights
             table, unique, table_axis = args_of(unique_rows)
             (made, first), (same, second) = item_of(unique), item_of(inverse)
             is_inverse = made is same and isinstance(made.target, Unique) and (first, second) == (0, 1)
@@ -89,12 +92,16 @@ def _divides(divisor: Node, pooling: str, weights: Node, rows: Node) -> bool:
 
 def _merged(editor: Editor, pooling: Pooling, table: Node, ids: Node, matrix: Node, rows: Node) -> Rewritten | Reject:
     weights, shape = args_of(matrix)
+    if not _is_one_column(weights, shape):
+        return Reject("weights are not one a row of the table")
+    trimmed = trimmed_rows(editor, rows)
+    if trimmed is not None:
+        bag = editor.add(WeightedBag(pooling), table, ids, rows, trimmed, weights)
+        return Rewritten(bag, "rows are sorted and end with one that has an element")
     (fill, place), (other, other_place) = item_of(ids), item_of(weights)
     fills = isinstance(fill.target, SparseFillEmptyRows) and isinstance(other.target, SparseFillEmptyRows)
     if not fills or place != 1 or other_place != 1:
         return Reject("ids and weights do not come of fillings of empty rows")
-    if not _is_one_column(weights, shape):
-        return Reject("weights are not one a row of the table")
     found = column_of(rows)
     if found is None or item_of(found[0]) != (fill, 0) or found[1] != 0:
         return Reject("rows are not column 0 of the ids' indices")

@@ -18,6 +18,7 @@ from colonnade.ops.graph.logical_and import LogicalAnd
 from colonnade.ops.graph.mul import Mul
 from colonnade.ops.graph.one_hot import OneHot
 from colonnade.ops.graph.parse_example import ParseExample
+from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.graph.range import Range
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.shape import Shape
@@ -130,6 +131,8 @@ def _unfit(indices: Node, shape: Node) -> str:
     if isinstance(op, ParseExample) and other is base and op.place(output)[1] == "indices":
         same = op.place(place) == (op.place(output)[0], "shape")
         return "" if same else "ids of one feature are spread over the shape of another"
+    if isinstance(op, RaggedInput) and (output, place) == (0, op.num_outputs - 1) and other is base:
+        return "" if facts_of(indices).distinct else "an id may stand in a place twice"
     sizes = facts_of(shape).values
     if isinstance(op, Where):
         same = sizes is not None and sizes == facts_of(args_of(base)[0]).shape

@@ -15,11 +15,13 @@ from colonnade.passes.flatten_concats import FlattenConcats
 from colonnade.passes.fold_shapes import FoldShapes
 from colonnade.passes.hash_decimals import HashDecimals
 from colonnade.passes.merge_empty_rows import MergeEmptyRows
+from colonnade.passes.merge_trimmed import MergeTrimmed
 from colonnade.passes.merge_unique import MergeUnique
 from colonnade.passes.merge_weighted import MergeWeighted
 from colonnade.passes.one_hots import OneHots
 from colonnade.passes.pad_examples import PadExamples
 from colonnade.passes.pool_single_rows import PoolSingleRows
+from colonnade.passes.ragged_inputs import RaggedInputs
 from colonnade.passes.vocabularies import Vocabularies
 from colonnade.passes.warnings.base import Warn
 from colonnade.passes.warnings.float_ids import FloatIds
@@ -27,7 +29,8 @@ from colonnade.passes.warnings.identical_columns import IdenticalColumns
 from colonnade.passes.warnings.idle_buckets import IdleBuckets
 
 COLUMNS: tuple[Pass, ...] = (
-    DropIdentities(),  # first: most nodes of a shape computation die here, every later pass is cheaper
+    RaggedInputs(),  # first: shapes of inputs are content from here on; row numbers are still spelt as they came
+    DropIdentities(),  # then: most nodes of a shape computation die here, every later pass is cheaper
     DropSparseReshapes(),  # before guards: the guard's operands become the producer's own indices
     HashDecimals(),  # before vocabularies: a text has no column op, its hash has one
     Vocabularies(),  # after hash-decimals, whose buckets it takes; before guards and selects, for the ranges it proves
@@ -38,6 +41,7 @@ COLUMNS: tuple[Pass, ...] = (
     DropSelects(),  # after filling: its indicator is then all false
     MergeUnique(),  # before pooling is matched: the pooling's data is then the table
     PoolSingleRows(),  # after filling: rows are then iota; what stays is pooled
+    MergeTrimmed(),  # beside merge-empty-rows, which takes what was filled
     MergeEmptyRows(),  # after pool-single-rows, which is the cheaper form
     MergeWeighted(),  # beside merge-empty-rows, which takes the bags without weights
     DropEmptySelects(),  # after merge-empty-rows, which makes the bags it looks for

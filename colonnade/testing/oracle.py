@@ -44,10 +44,11 @@ class TensorFlowModel:
         self._callables: dict[tuple[tuple[str, ...], tuple[str, ...]], Callable[..., list[Array]]] = {}
         meta = self._load(str(path), list(tags))
         self._signature = self._choose(dict(meta.signature_def), signature)
+        self._inputs = _plain(self._signature.inputs, self._graph)
 
     def inputs(self) -> tuple[TensorSpec, ...]:
         """The signature's inputs, by name in order."""
-        return _described(self._tf, self._signature.inputs)
+        return _described(self._tf, self._inputs)
 
     def outputs(self) -> tuple[TensorSpec, ...]:
         """The signature's outputs, by name in order."""
@@ -75,14 +76,14 @@ class TensorFlowModel:
         Facts: `fetches` as in `run`; made once for the same arguments; a call checks and converts nothing.
         Errors: OracleError where a key is not in the signature; KeyError or ValueError where a tensor does not exist.
         """
-        if unknown := sorted(set(keys) - set(self._signature.inputs)):
-            wanted = listed(sorted(self._signature.inputs))
+        if unknown := sorted(set(keys) - set(self._inputs)):
+            wanted = listed(sorted(self._inputs))
             raise OracleError("no such input", where=self._where, got=listed(unknown), want=wanted)
         if fetches is None:
             fetches = [self._signature.outputs[each.name].name for each in self.outputs()]
         made = tuple(keys), tuple(fetches)
         if made not in self._callables:
-            feeds = [self._graph.get_tensor_by_name(self._signature.inputs[key].name) for key in keys]
+            feeds = [self._graph.get_tensor_by_name(self._inputs[key].name) for key in keys]
             fetched = [self._graph.get_tensor_by_name(tensor) for tensor in fetches]
             self._callables[made] = self._session.make_callable(fetched, feed_list=feeds)
         return self._callables[made]
@@ -138,6 +139,29 @@ def _config(tf: Any, threads: int | None, optimize: bool) -> Any:
         config.graph_options.rewrite_options.disable_meta_optimizer = True
         config.graph_options.optimizer_options.opt_level = -1  # L0
     return config
+
+
+def _plain(infos: Mapping[str, Any], graph: Any) -> dict[str, Any]:
+    """The signature's inputs; of a sparse or ragged tensor its parts, under names made of its key."""
+    found: dict[str, Any] = {}
+    for key, info in infos.items():
+        kind = info.WhichOneof("encoding")
+        if kind == "name":
+            found[key] = info
+            continue
+        if kind == "coo_sparse":
+            sparse = info.coo_sparse
+            parts = {"": sparse.values_tensor_name, ".indices": sparse.indices_tensor_name}
+            parts[".dense_shape"] = sparse.dense_shape_tensor_name
+        else:
+            names = [part.name for part in info.composite_tensor.components]
+            parts = {"": names[0], ".row_splits": names[1]}
+            parts |= {f".row_splits_{k}": n for k, n in enumerate(names[2:], 1)}
+        for suffix, name in parts.items():
+            tensor = graph.get_tensor_by_name(name)
+            made = type(info)(name=name, dtype=tensor.dtype.as_datatype_enum, tensor_shape=tensor.shape.as_proto())
+            found[key + suffix] = made
+    return found
 
 
 def _described(tf: Any, infos: Mapping[str, Any]) -> tuple[TensorSpec, ...]:

@@ -11,10 +11,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.backends.examples import Decoder
+from colonnade.backends.feed_rows import RowReader
 from colonnade.backends.sizes import dim_function
 from colonnade.core.consts import Const
 from colonnade.core.dims import symbols_of
 from colonnade.core.expr import Apply, Expr, Field, fields_of, walk
+from colonnade.core.rows import Rows
 from colonnade.ir.column import Column
 from colonnade.ir.program import Decode, Program
 from colonnade.testing.models.examples import encode_example
@@ -92,6 +94,8 @@ def make_request(program: Program, kind: str, rows: int, seed: int = 0) -> Reque
     rng = np.random.default_rng([seed, rows, KINDS.index(kind)])
     hints = hints_from(program)
     lengths = _LENGTHS[kind](rng, rows) if any(i.offsets is not None for i in program.inputs) else None
+    if lengths is not None and rows and any(r.trimmed for r in program.row_keys):
+        lengths[-1] = max(lengths[-1], 1)  # the last row is the last one with an element
     ends = np.zeros(rows + 1, np.int64) if lengths is None else np.cumsum([0, *lengths])
     specs = _specs(program, rows, np.random.default_rng(seed), int(ends[-1]))
     if kind == "missing":
@@ -137,7 +141,7 @@ def _specs(program: Program, rows: int, rng: np.random.Generator, num_elements: 
 def batched(program: Program) -> frozenset[str]:
     """The dense inputs that have a row for each row of the request."""
     fields = ragged(program)
-    apart = fields.keys() | set(fields.values())
+    apart = fields.keys() | set(fields.values()) | _saying(program)
     return frozenset(
         i.name for i in program.signature if i.shape and not isinstance(i.shape[0], int) and i.name not in apart
     )
@@ -148,10 +152,32 @@ def ragged(program: Program) -> dict[str, str]:
     return {i.name: i.offsets for i in program.signature if i.offsets is not None}
 
 
+def _saying(program: Program) -> frozenset[str]:
+    """The keys of a request that say rows."""
+    return frozenset(key.name for r in program.row_keys for key in r.keys)
+
+
+def _said(program: Program, values: Mapping[str, Array]) -> Feed:
+    """The keys that say the rows of these offsets."""
+    feed: Feed = {}
+    for item in program.row_keys:
+        offsets = values[item.offsets]
+        rows = Rows(np.asarray(offsets, np.int64), int(np.diff(offsets).max(initial=0)))
+        feed[item.name] = rows.indices() if item.by == "indices" else rows.offsets.astype(item.dtype)
+        if item.shape is not None:
+            feed[item.shape] = np.array([rows.num_rows, rows.width])
+    return feed
+
+
+def _opened(program: Program, feed: Mapping[str, Array]) -> Mapping[str, Array]:
+    """The request with offsets in the place of what says them."""
+    return RowReader(program).fields(feed)[0] if program.row_keys else feed
+
+
 def encoded(program: Program, values: Feed, rows: int) -> Feed:
-    """The request of these inputs: those that are decoded of Examples, as Examples."""
+    """The request of these inputs: those that are decoded of Examples, as Examples; offsets, as what says them."""
     keys = {i.name for i in program.signature}
-    feed = {name: value for name, value in values.items() if name in keys}
+    feed = {name: value for name, value in values.items() if name in keys} | _said(program, values)
     for decode in program.decodes:
         messages = np.empty(rows, object)
         messages[:] = [_example(program, decode, values, row) for row in range(rows)]
@@ -177,6 +203,7 @@ def _example(program: Program, decode: Decode, values: Feed, row: int) -> bytes:
 
 def inputs_of(program: Program, feed: Mapping[str, Array]) -> Mapping[str, Array]:
     """The values of a program's inputs: a request's own, and those decoded of its Examples."""
+    feed = _opened(program, feed)
     if not program.decodes:
         return feed
     fields, rest, sizes = Decoder(program).fields(feed)
@@ -206,6 +233,7 @@ def _flat(value: Any) -> Array:
 
 def rows_in(program: Program, feed: Mapping[str, Array]) -> int:
     """The rows of a feed's batch; 0 where no input has any."""
+    feed = _opened(program, feed)
     by_row, ends = batched(program), frozenset(ragged(program).values())
     found = [len(v) - (key in ends) for key, v in feed.items() if key in by_row or key in ends]
     return found[0] if found else 0
@@ -215,14 +243,15 @@ def take(program: Program, request: Request, rows: Sequence[int] | NDArray[np.in
     """The request with only these rows."""
     chosen = np.asarray(rows, np.int64)
     by_row = batched(program)
-    feed = {key: value[chosen] if key in by_row else value for key, value in request.feed.items()}
+    whole = _opened(program, request.feed)
+    feed = {key: value[chosen] if key in by_row else value for key, value in whole.items()}
     fields = ragged(program)
     for key, offsets in fields.items():
-        starts, ends = request.feed[offsets][chosen], request.feed[offsets][chosen + 1]
-        feed[key] = request.feed[key][_ranges(starts, ends)]
+        starts, ends = whole[offsets][chosen], whole[offsets][chosen + 1]
+        feed[key] = whole[key][_ranges(starts, ends)]
     for key in dict.fromkeys(fields.values()):
-        feed[key] = np.cumsum([0, *np.diff(request.feed[key])[chosen]]).astype(request.feed[key].dtype)
-    return Request(request.name, len(chosen), feed)
+        feed[key] = np.cumsum([0, *np.diff(whole[key])[chosen]]).astype(whole[key].dtype)
+    return Request(request.name, len(chosen), _closed(program, feed))
 
 
 def _ranges(starts: Array, ends: Array) -> NDArray[np.int64]:
@@ -235,11 +264,16 @@ def joined(program: Program, requests: Sequence[Request], name: str) -> Request:
     by_row = batched(program)
     fields = ragged(program)
     by_row |= fields.keys()
-    first: Mapping[str, Array] = requests[0].feed
-    feed = {
-        key: np.concatenate([r.feed[key] for r in requests]) if key in by_row else value for key, value in first.items()
-    }
+    parts = [_opened(program, r.feed) for r in requests]
+    first = parts[0]
+    feed = {key: np.concatenate([p[key] for p in parts]) if key in by_row else value for key, value in first.items()}
     for key in dict.fromkeys(fields.values()):
-        lengths = np.concatenate([np.diff(r.feed[key]) for r in requests])
+        lengths = np.concatenate([np.diff(p[key]) for p in parts])
         feed[key] = np.cumsum([0, *lengths]).astype(first[key].dtype)
-    return Request(name, sum(r.rows for r in requests), feed)
+    return Request(name, sum(r.rows for r in requests), _closed(program, feed))
+
+
+def _closed(program: Program, feed: Feed) -> Feed:
+    """The request with what says offsets in their place."""
+    made = {r.offsets for r in program.row_keys}
+    return {key: value for key, value in feed.items() if key not in made} | _said(program, feed)

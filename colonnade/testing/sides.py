@@ -89,7 +89,7 @@ class TensorFlowSide:
         self.model = _Tapped(model, signature, tags, threads, optimize)
         self.name = "tensorflow " + _version()
         self.program = program
-        self.keys = tuple(i.name for i in program.inputs)
+        self.keys = tuple(i.name for i in program.signature)
         self.tensors = self._tensors()
         self._concats = self._candidates()
 

@@ -20,6 +20,7 @@ Call = Callable[[Any, Any, list[Any]], Any]
 # Ops of our own: their tests stand in tests/unit/ops/graph, those of parse_example in test_parse_example.py.
 OURS = {
     "parse_example",
+    "ragged_input",
     "weighted_bag",
     "embedding_bag",
     "shape_construct",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from colonnade.frontends.tensorflow import saved_model, unread_tables, vocabular
 from colonnade.frontends.tensorflow.branches import CONTROL, UNDECIDED, Branches, said
 from colonnade.frontends.tensorflow.bundle import Bundle
 from colonnade.frontends.tensorflow.checkpoint import Stored, stored_variables
+from colonnade.frontends.tensorflow.composites import plain_inputs
 from colonnade.frontends.tensorflow.functions import BRANCH, EFFECTS, FlatGraph, canonical, inline, node_of, raw
 from colonnade.frontends.tensorflow.lookup_tables import (
     HANDLES,
@@ -134,6 +135,7 @@ def open_source(
     meta = saved_model.read(Path(path), tags)
     bundle = saved_model.open_variables(Path(path))
     chosen = _signature(meta, signature)
+    chosen = replace(chosen, inputs=plain_inputs(chosen.inputs, meta.nodes))
     wanted = _outputs(chosen, outputs)
     flat = inline(meta, [_tensor(info, key) for key, info in wanted.items()], SEVERAL_OUTPUTS)
     store = VariableStore(bundle, stored_variables(meta, bundle))
@@ -192,7 +194,7 @@ def _outputs(signature: Signature, names: Sequence[str] | None) -> dict[str, Ten
 def _tensor(info: TensorInfo, key: str) -> str:
     if not info.name:
         raise ImportFailure(
-            "sparse and ragged tensors in signatures are not supported yet", where=f"signature key {key!r}"
+            "a sparse or ragged tensor as an output is not supported yet", where=f"signature key {key!r}"
         )
     return info.name
 

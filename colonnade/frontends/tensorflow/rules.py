@@ -15,6 +15,7 @@ from colonnade.ir.graph import Node, op_of
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.lookup_table_find import LookupTableFind
+from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.string_split import StringSplit
 from colonnade.ops.op import GraphOp
@@ -90,6 +91,13 @@ def lookup_table_size(importer: Importer, source: Source) -> Node:
     return importer.constant(len(importer.table(source.inputs[0]).keys), "int64", source)
 
 
+def ragged_to_sparse(importer: Importer, source: Source) -> Node:
+    """RaggedTensorToSparse of one level of splits."""
+    if source.attrs.get("RAGGED_RANK", 1) != 1:
+        raise ImportFailure("RaggedTensorToSparse of several levels of splits is not supported")
+    return importer.add(RaggedInput("splits"), *importer.operands(source), source=source)
+
+
 def sparse_cross(importer: Importer, source: Source) -> Node:
     """SparseCross into hash buckets."""
     buckets = source.attrs.get("num_buckets", 0)
@@ -109,6 +117,7 @@ RULES: dict[str, Rule] = {
     "ParseExample": parse_example,
     "ParseExampleV2": parse_example_v2,
     "PreventGradient": alias,
+    "RaggedTensorToSparse": ragged_to_sparse,
     "ReadVariableOp": alias,
     "ResourceGather": resource_gather,
     "Snapshot": alias,

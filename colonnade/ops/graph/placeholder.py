@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from colonnade.core import dims, facts
 from colonnade.errors import GraphError
@@ -19,6 +20,12 @@ class Placeholder(GraphOp):
     key: str
     dtype: str
     shape: tuple[int | str, ...] | None
+
+    def renamed(self, names: Mapping[str, str]) -> Placeholder:
+        """The same input with other names of dims."""
+        if self.shape is None:
+            return self
+        return replace(self, shape=tuple(names.get(d, d) if isinstance(d, str) else d for d in self.shape))
 
     def infer(self, *args: facts.Facts) -> Inferred:
         """dtype and symbolic shape."""

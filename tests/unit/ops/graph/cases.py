@@ -613,6 +613,27 @@ def parse_example(w: World) -> Case:
     return op, [w.any(serialized)]
 
 
+@maker("ragged_input")
+def ragged_input(w: World) -> Case:
+    r = w.random
+    by = r.choice(["indices", "splits"])
+    lengths = [r.choice([0, 1, 3]) for _ in range(r.choice(SIZES))]
+    places = [[k, j] for k, n in enumerate(lengths) for j in range(n)]
+    if r.random() < 0.2:
+        r.shuffle(places)
+    num_values, trimmed = r.randint(1, 2), r.random() < 0.5
+    names = (f"rows{w.made}", f"width{w.made}") if r.random() < 0.5 else (None, None)
+    op = op_of("ragged_input", by, num_values, trimmed, r.random() < 0.5, *names)
+    count = len(places) + (r.random() < 0.05)
+    values = [w.fed(numbers(r, (count,), r.choice(["float32", "int64", "string"]))) for _ in range(num_values)]
+    if by == "splits":
+        first = w.fed(np.cumsum([r.random() < 0.05, *lengths]).astype(r.choice(["int32", "int64"])))
+        return op, [first, *values]
+    first = w.fed(np.array(places, np.int64).reshape(-1, 2))
+    shape = [len(lengths), 3 if r.random() < 0.9 else 2]
+    return op, [first, *([] if trimmed else [w.any(np.array(shape, np.int64))]), *values]
+
+
 @maker("unique")
 def unique(w: World) -> Case:
     r = w.random

@@ -1,0 +1,109 @@
+"""The keys of a request that say rows: read, checked, and made into the offsets that fields share.
+
+Legend: B rows, N elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.backends.feed_values import Unfit, as_array
+from colonnade.core.rows import Rows, rows_of_indices, rows_of_splits
+from colonnade.errors import FeedError, listed
+from colonnade.ir.program import Input, Program, RowKeys
+
+Array = npt.NDArray[Any]
+
+
+class RowReader:
+    """Reads the keys of one program that say rows. Safe for concurrent callers: it holds no buffers."""
+
+    def __init__(self, program: Program) -> None:
+        self._keys = program.row_keys
+        self._kept = frozenset(i.name for i in program.undecoded)
+
+    def fields(self, feed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
+        """The request with offsets in the place of what says them, and the sizes that it tells.
+
+        Facts: a request that has the offsets themselves says rows by them, and is left as it is.
+        Errors: FeedError that lists every key that is missing or does not say rows.
+        """
+        found = dict(feed)
+        sizes: dict[str, int] = {}
+        problems: list[str] = []
+        for item in self._keys:
+            try:
+                self._add(item, feed, found, sizes)
+            except Unfit as error:
+                problems.append(str(error))
+        if problems:
+            raise FeedError(
+                f"the request does not say rows in {len(problems)} places",
+                got=listed(problems),
+                want=listed([_wanted(key) for item in self._keys for key in item.keys]),
+                help="give the elements in the order of their rows (TensorFlow: tf.sparse.reorder), or give their "
+                f"offsets: {', '.join(item.offsets for item in self._keys[:3])}",
+            )
+        return found, sizes
+
+    def _add(self, item: RowKeys, feed: Mapping[str, Any], found: dict[str, Any], sizes: dict[str, int]) -> None:
+        if item.offsets in feed:
+            rows = self._given(item, feed)
+        else:
+            rows = _said(item, feed)
+            found[item.offsets] = rows.offsets
+        for key in item.keys:
+            if key.name not in self._kept:
+                found.pop(key.name, None)
+        known = {str(item.rows): rows.num_rows, str(item.width): rows.width}
+        known[str(item.count)] = rows.num_elements if item.by == "indices" else rows.num_rows + 1
+        for symbol, size in known.items():
+            if sizes.setdefault(symbol, size) != size:
+                raise Unfit(f"{item.name}: says {symbol} = {size}, others {sizes[symbol]}")
+
+    def _given(self, item: RowKeys, feed: Mapping[str, Any]) -> Rows:
+        """Offsets that a caller gives; what is wrong with them is said where they are read."""
+        both = [key.name for key in item.keys if key.name in feed]
+        if both:
+            raise Unfit(f"{item.offsets}: given beside {', '.join(both)}")
+        needed = [key.name for key in item.keys if key.name in self._kept]
+        if needed:
+            raise Unfit(f"{item.offsets}: given, but the model reads {', '.join(needed)}")
+        offsets = as_array(feed[item.offsets], "int64")
+        if offsets.ndim != 1 or len(offsets) == 0:
+            return Rows(np.zeros(1, np.int64), 0)
+        return Rows(offsets, int(np.diff(offsets).max(initial=0)))
+
+
+def _wanted(key: Input) -> str:
+    return f"{key.name}: {key.dtype}[{', '.join(map(str, key.shape))}]"
+
+
+def _said(item: RowKeys, feed: Mapping[str, Any]) -> Rows:
+    """Errors: Unfit."""
+    arrays = {key.name: _array(key.name, feed, key.dtype, key.shape) for key in item.keys}
+    first = arrays[item.name]
+    try:
+        if item.by == "splits":
+            return rows_of_splits(first, item.trimmed)
+        return rows_of_indices(first, None if item.shape is None else arrays[item.shape], item.strict)
+    except FeedError as error:
+        raise Unfit(f"{item.name}: {error.message}: {error.got}, want {error.want}") from error
+
+
+def _array(name: str, feed: Mapping[str, Any], dtype: str, shape: Sequence[Any]) -> Array:
+    if name not in feed:
+        raise Unfit(f"{name}: missing")
+    try:
+        array = as_array(feed[name], dtype)
+    except Unfit as error:
+        raise Unfit(f"{name}: {error}") from error
+    if array.size == 0 and len(shape) == 2 and array.ndim == 1:
+        array = array.reshape(0, 2)  # a list of no rows
+    if array.ndim != len(shape) or any(isinstance(d, int) and d != n for d, n in zip(shape, array.shape, strict=True)):
+        raise Unfit(f"{name}: has the shape {list(array.shape)}, want [{', '.join(map(str, shape))}]")
+    return array

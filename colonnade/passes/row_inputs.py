@@ -1,0 +1,65 @@
+"""What ragged inputs of a graph become in a program: fields with offsets, and the keys that say them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from colonnade.core import dims
+from colonnade.core.dims import Dim
+from colonnade.ir.graph import Graph, Node, args_of, facts_of, source_of
+from colonnade.ir.program import Input, RowKeys
+from colonnade.ops.graph.placeholder import Placeholder
+from colonnade.ops.graph.ragged_input import RaggedInput
+
+
+@dataclass(frozen=True)
+class RowInput:
+    """values: the keys of its fields.   aliases: outputs that are inputs themselves, each with the input's key."""
+
+    keys: RowKeys
+    values: tuple[str, ...]
+    aliases: tuple[tuple[Node, str], ...]
+
+
+def row_inputs(graph: Graph, take: Callable[[str], str]) -> Iterator[RowInput]:
+    """Every ragged input that is made of inputs of the graph.   take: an unused name like the one that is wanted."""
+    for node in list(graph.nodes()):
+        op = node.target
+        if isinstance(op, RaggedInput) and all(isinstance(x.target, Placeholder) for x in args_of(node)):
+            yield _row_input(graph, node, op, take)
+
+
+def _row_input(graph: Graph, node: Node, op: RaggedInput, take: Callable[[str], str]) -> RowInput:
+    args = args_of(node)
+    keys = [x.target.key for x in args if isinstance(x.target, Placeholder)]
+    values = tuple(keys[op.first_value :])
+    rows, width = node.meta["facts"][-1].values
+    known = facts_of(args[0])
+    assert known.shape is not None
+    made = RowKeys(
+        keys[0],
+        op.by,
+        take(f"{values[0]}.offsets"),
+        known.shape[0],
+        rows,
+        width,
+        keys[1] if op.first_value == 2 else None,
+        known.dtype,
+        op.trimmed,
+        op.strict,
+        source_of(args[0]),
+    )
+    outputs = {k + 1: key for k, key in enumerate(values)}
+    if op.by == "indices":
+        outputs[0] = keys[0]
+    if op.first_value == 2:
+        outputs[op.num_outputs - 1] = keys[1]
+    items = [(user, outputs[int(str(user.args[1]))]) for user in node.users if user.args[1] in outputs]
+    return RowInput(made, values, tuple(items))
+
+
+def offsets_of(found: RowInput) -> Input:
+    """The input of offsets."""
+    rows: Dim = found.keys.rows
+    return Input(found.keys.offsets, "int64", (dims.add(rows, 1),))
