@@ -79,6 +79,13 @@ class Graph:
         """Context in which `add` inserts in front of `anchor`."""
         return self.fx.inserting_before(anchor)
 
+    def inputs_first(self) -> None:
+        """Move the inputs in front of all other nodes; they read none."""
+        for node in reversed(self.inputs.values()):
+            first = next(iter(self.fx.nodes))
+            if first is not node:
+                first.prepend(node)
+
     def set_outputs(self, outputs: Mapping[str, Node]) -> None:
         """Declare the named results."""
         if self._end is not None:

@@ -27,13 +27,15 @@ class FoldShapes(Pass):
         sources = _sources(editor)
         outputs = set(editor.graph.outputs.values())
         changed = 0
+        seen: set[Node] = set()
         for node in list(editor.graph.nodes()):
+            seen.add(node)
             known = node.meta["facts"]
             if not isinstance(known, Facts) or not _foldable(node, known):
                 continue
             if node not in outputs and all(_folds_too(user) for user in node.users):
                 continue
-            new = _folded(editor.at(node), known, sources)
+            new = _folded(editor.at(node), known, sources, seen)
             if new is None:
                 continue
             editor.record(node, True, f"content is proven: {list(map(str, known.values or ()))[:8]}")
@@ -66,7 +68,8 @@ def _sources(editor: Editor) -> Sources:
     return found
 
 
-def _folded(editor: Editor, known: Facts, sources: Sources) -> Node | None:
+def _folded(editor: Editor, known: Facts, sources: Sources, seen: set[Node]) -> Node | None:
+    """The content anew.   seen: the nodes that come before it: the size of a ragged input may show only behind it."""
     assert known.values is not None
     ints = known.ints
     if ints is not None and known.shape is not None and all(isinstance(d, int) for d in known.shape):
@@ -74,7 +77,7 @@ def _folded(editor: Editor, known: Facts, sources: Sources) -> Node | None:
     if known.rank not in (0, 1):
         return None
     symbols = sorted({s for v in known.values for s in dims.symbols_of(v)}, key=str)
-    if not all(s in sources for s in symbols):
+    if not all(s in sources and sources[s][0] in seen for s in symbols):
         return None
     operands: list[Node] = []
     places: list[tuple[str, int, int]] = []

@@ -62,6 +62,8 @@ class RaggedInputs(Pass):
             if isinstance(node.target, ROOTS):
                 for found in _evidence(node):
                     _join(groups, found, inputs)
+        if groups:
+            editor.graph.inputs_first()
         anchor = next((n for n in editor.graph.nodes() if not isinstance(n.target, Placeholder)), None)
         taken: set[Node] = set()
         changed = 0

@@ -44,7 +44,17 @@ DEFAULT_SIGNATURE = "serving_default"
 FLOW = ("Switch", "Merge")
 SEVERAL_OUTPUTS = {
     *("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "IdentityN", "ParseExample", "ParseExampleV2"),
-    *("SparseCross", "SparseFillEmptyRows", "SparseReshape", "Split", "SplitV", "StringSplitV2", "TopKV2", "Unique"),
+    *(
+        "RaggedTensorToSparse",
+        "SparseCross",
+        "SparseFillEmptyRows",
+        "SparseReshape",
+        "Split",
+        "SplitV",
+        "StringSplitV2",
+        "TopKV2",
+        "Unique",
+    ),
     "Unpack",
 }
 
