@@ -347,7 +347,7 @@ def _write_floats(data: Array, start: int, end: int, out: Array, to: int) -> int
     """The bits of the floats of one list; gives how many there are. out: uint32."""
     at, length, packed = _packed(data, start, end)
     step = 4 if packed else 5
-    num = length // step
+    num = int(length // step)
     at += 0 if packed else 1
     for k in range(num):
         p = at + k * step
