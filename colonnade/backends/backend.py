@@ -104,12 +104,13 @@ class Backend(Protocol):
 def layouts(program: Program) -> tuple[Layout, ...]:
     """One layout a batch symbol, with the fields that columns read.
 
-    Facts: dense fields of one dtype and shape are neighbours, otherwise they stand in the order of the signature.
+    Facts: dense fields of one dtype and shape are neighbours, otherwise they stand in the order of the signature; the
+    layouts of inputs' elements come last.
     """
     read = {name for c in program.columns for name in fields_read(c)}
     inputs = {i.name: i for i in program.inputs}
     by_rows: dict[str, tuple[Dim, list[Input]]] = {}
-    for item in sorted(program.inputs, key=lambda i: str(i.shape[1:])):
+    for item in sorted(program.inputs, key=lambda i: (i.of is not None, str(i.shape[1:]))):
         if item.name in read:
             rows = batch_dim(item, inputs)
             by_rows.setdefault(str(rows), (rows, []))[1].append(item)

@@ -19,6 +19,7 @@ import torch
 from colonnade.backends.arena import ALIGNMENT, Room
 from colonnade.backends.examples import Decoder
 from colonnade.backends.feed_batch import BatchPlan, plan_of
+from colonnade.backends.feed_elements import ElementInputs
 from colonnade.backends.feed_pack import Packer
 from colonnade.backends.feed_ragged import RaggedInputs
 from colonnade.backends.feed_rows import RowReader
@@ -69,14 +70,17 @@ class FeedReader:
     """Reads the requests of one program. Safe for concurrent callers: it holds plans, no buffers."""
 
     def __init__(self, program: Program, layouts: Sequence[Layout], dense_inputs: frozenset[str] = frozenset()) -> None:
-        self.inputs = {item.name: item for item in program.inputs}
+        self.inputs = {item.name: item for item in program.inputs if item.of is None}
         self._binders = {item.name: ShapeBinder(item.shape) for item in program.inputs}
-        self._packers = tuple(Packer(layout, self.inputs) for layout in layouts)
+        self._elements = ElementInputs(program)
+        by_name = {item.name: item for item in program.inputs}
+        self._packers = tuple(Packer(layout, by_name) for layout in layouts)
         packed = {name for layout in layouts for name in layout.fields}
         packed |= {name for packer in self._packers for name in packer.ragged.offsets}
-        self._others = tuple(i for i in program.inputs if i.name in dense_inputs or i.name not in packed)
+        packed |= self._elements.sources
+        self._others = tuple(i for i in self.inputs.values() if i.name in dense_inputs or i.name not in packed)
         self._ragged = RaggedInputs(program.inputs)
-        self._matrices = _Matrices(program.inputs, self._ragged)
+        self._matrices = _Matrices(tuple(self.inputs.values()), self._ragged)
         self._decoder = Decoder(program) if program.decodes else None
         arrow_columns.prepare()
         self._batch_plan: BatchPlan | None = None
@@ -132,6 +136,7 @@ class FeedReader:
         self, feed: Mapping[str, Any], room: Room | None, known: Mapping[str, int] | None = None
     ) -> Request:
         sizes: dict[str, int] = dict(known or {})
+        feed = self._elements.added(feed, sizes)
         packed = []
         is_torch = False
         for packer in self._packers:
@@ -184,7 +189,8 @@ class FeedReader:
             for column in feed.values():
                 sound(column)
             sizes: dict[str, int] = {}
-            packed = tuple(packer.columns(feed, batch.num_rows, sizes, room) for packer in self._packers)
+            whole = self._elements.added(feed, sizes)
+            packed = tuple(packer.columns(whole, batch.num_rows, sizes, room) for packer in self._packers)
             tensors = {i.name: self._tensor(i, self._value(i, feed[i.name]), sizes) for i in self._others}
             return Request(packed, tensors, sizes, is_torch=False)
         except UNUSUAL:
@@ -224,7 +230,8 @@ class FeedReader:
             return self._read_values({**rest, **fields}, room, known)
         try:
             sizes = dict(known)
-            packed = tuple(p.decoded(fields, known.get(p.symbol, 0), sizes, room) for p in self._packers)
+            whole = self._elements.added(fields, sizes)
+            packed = tuple(p.decoded(whole, known.get(p.symbol, 0), sizes, room) for p in self._packers)
             tensors = {i.name: self._tensor(i, self._decoded(i, fields[i.name]), sizes) for i in self._others}
             return Request(packed, tensors, sizes, is_torch=False)
         except UNUSUAL:
@@ -237,6 +244,8 @@ class FeedReader:
         arrays = self._matrices.checked(by_dtype)
         is_torch = any(isinstance(value, torch.Tensor) for value in by_dtype.values())
         try:
+            if self._elements:
+                raise Unusual("elements")
             sizes: dict[str, int] = {}
             packed = tuple(packer.matrices(arrays, self._matrices.places, sizes, room) for packer in self._packers)
             tensors = {i.name: self._tensor(i, self._matrices.values(i, arrays), sizes) for i in self._others}

@@ -64,6 +64,7 @@ class Packer:
         self.runs = _runs(layout, inputs)
         self.ragged = RaggedPacker(layout, inputs)
         self._rows = ShapeBinder((layout.rows,))
+        self.is_elements = any(inputs[name].of is not None for name in layout.fields)
         self._spare = SpareMemory({"uint8", "int64", *(t for t in layout.widths if t != "string")})
         prepare()
 
@@ -92,6 +93,8 @@ class Packer:
         self, feed: Mapping[str, pa.Array], num_rows: int, sizes: dict[str, int], room: Room | None = None
     ) -> Packed:
         """From the columns of a record batch."""
+        if self.is_elements:
+            num_rows = len(feed[self.runs[0].names[0]])
         out = self._empty(num_rows, sizes, room)
         for run in self.runs:
             out.write_columns(run, run.get(feed))
@@ -101,6 +104,8 @@ class Packer:
         self, feed: Mapping[str, Any], num_rows: int, sizes: dict[str, int], room: Room | None = None
     ) -> Packed:
         """From fields of Examples: numpy arrays of the declared dtypes and shapes, Arrow arrays of strings."""
+        if self.is_elements:
+            num_rows = len(feed[self.runs[0].names[0]])
         out = self._empty(num_rows, sizes, room)
         for run in self.runs:
             values = run.get(feed)

@@ -37,6 +37,7 @@ def broken(program: Program) -> Iterator[tuple[str, str]]:
     """Where, and what is wrong there, for every rule the program breaks."""
     yield from _names(program)
     yield from _offsets(program)
+    yield from _elements(program)
     yield from _decodes(program)
     yield from _row_keys(program)
     for buffer in program.buffers:
@@ -82,6 +83,27 @@ def _offsets(program: Program) -> Iterator[tuple[str, str]]:
             yield where, f"the offsets {item.offsets!r} are {got}, not int32 or int64 [B + 1]"
         elif item.shape == (batch_dim(item, inputs),):
             yield where, f"the elements have the batch dim {item.shape[0]}, not a dim of their own"
+
+
+def _elements(program: Program) -> Iterator[tuple[str, str]]:
+    """The elements of an input are a vector of as many, of the same dtype; only columns read them."""
+    inputs = {i.name: i for i in program.inputs}
+    read = {name for line in program.dense for name in refs_in(operands(line))} | {
+        o.value.name for o in program.outputs
+    }
+    for item in program.inputs:
+        if item.of is None:
+            continue
+        where, source = f"input {item.name!r}", inputs.get(item.of)
+        if source is None or source.of is not None:
+            yield where, f"it is the elements of {item.of!r}, which is no input of a request"
+        elif (item.dtype, item.shape) != (source.dtype, (prod(source.shape),)):
+            got, want = f"{item.dtype}{_shape(item)}", f"{source.dtype}[{prod(source.shape)}]"
+            yield where, f"it is {got}, the elements of {item.of!r} are {want}"
+        if item.offsets is not None:
+            yield where, "single elements have no offsets"
+        if item.name in read:
+            yield where, f"only columns read elements, the dense rest reads {item.of!r}"
 
 
 def _decodes(program: Program) -> Iterator[tuple[str, str]]:

@@ -27,6 +27,8 @@ class Input:
     tensor: the source tensor's name, outside equality.
     offsets: of a ragged field, whose shape is `(N,)` with a data symbol N: the name of the input of shape `(B + 1,)`,
     int32 or int64, that says where the elements of each batch row begin and end; several fields may share it.
+    of: the name of the input whose elements, row-major, this one is: a vector of them, each of which is a batch row to
+    the columns that read it. It is no key of a request.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Input:
     shape: tuple[Dim, ...]
     tensor: str = field(default="", compare=False)
     offsets: str | None = None
+    of: str | None = None
 
 
 def batch_dim(item: Input, inputs: Mapping[str, Input]) -> Dim:
@@ -177,7 +180,7 @@ class Program:
         inputs = {i.name: i for i in self.inputs}
         made = {name for d in self.decodes for _, name in d.features if name is not None}
         made |= {offsets for name in made if (offsets := inputs[name].offsets) is not None}
-        kept = [i for i in self.inputs if i.name not in made]
+        kept = [i for i in self.inputs if i.name not in made and i.of is None]
         names = {i.name for i in kept}
         keys = [Input(d.name, "string", (d.rows,), d.tensor) for d in self.decodes if d.name not in names]
         return (*keys, *kept)

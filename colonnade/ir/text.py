@@ -199,7 +199,8 @@ def _op(op: Any) -> str:
 
 def _input(item: Input) -> str:
     offsets = "" if item.offsets is None else f" offsets {name(item.offsets)}"
-    return f"input {name(item.name)}: {name(item.dtype)}{_shape(item.shape)}{offsets}{_from(item.tensor)}"
+    of = "" if item.of is None else f" of {name(item.of)}"
+    return f"input {name(item.name)}: {name(item.dtype)}{_shape(item.shape)}{of}{offsets}{_from(item.tensor)}"
 
 
 def _decode(item: Decode) -> str:

@@ -255,11 +255,12 @@ class Line:
     # Lines
 
     def input(self) -> Input:
-        """`input NAME: DTYPE[SHAPE] [offsets NAME]`."""
+        """`input NAME: DTYPE[SHAPE] [of NAME] [offsets NAME]`."""
         name, dtype = self._typed("an input's name")
         shape = self.shape()
+        of = self.name("the name of the input whose elements they are") if self.skip("of") else None
         offsets = self.name("the name of the input that holds the offsets") if self.skip("offsets") else None
-        return Input(name, dtype, shape, tensor=self.source, offsets=offsets)
+        return Input(name, dtype, shape, tensor=self.source, offsets=offsets, of=of)
 
     def decode(self) -> Decode:
         """`decode NAME: string[B]`, which lines of features follow."""

@@ -317,11 +317,13 @@ class _Assembler:
                     params[name] = value
         assembled = tuple(_column(n, tuple(self.slots[n])) for n in columns)
         used = read | {name for column in assembled for name in fields_read(column)}
+        singles = dict.fromkeys(i for n in columns for i in self._elements(n))
+        used |= {i.of for i in singles if i.of is not None}
         decoded = {d.key for d in self.decoded}
         given = [i for i in self._given(read) if i.name in used or i.name not in decoded]
         made = aligned(list(inputs_of(self.decoded, used)), assembled, read)
         program = Program(
-            inputs=(*given, *map(offsets_of, self.rows), *made),
+            inputs=(*given, *map(offsets_of, self.rows), *made, *singles),
             tables=tuple(t for t in tables.values()),
             columns=assembled,
             buffers=tuple(self.buffers),
@@ -342,6 +344,15 @@ class _Assembler:
         for key, node in self.graph.inputs.items():
             if key in read or key not in saying:
                 yield replace(_input(key, node), offsets=offsets.get(key))
+
+    def _elements(self, node: Node) -> Iterator[Input]:
+        """The inputs of a column that are the elements of others."""
+        op = node.target
+        assert isinstance(op, ColumnValue)
+        for name, value in zip(op.fields, args_of(node)[1:], strict=False):
+            if name not in self.inputs:
+                known, source = facts_of(value), self.values[args_of(value)[0]]
+                yield Input(name, known.dtype, known.shape or (), of=source.name)
 
     def _table(self, node: Node) -> Table:
         op = op_of(node)

@@ -60,6 +60,28 @@ class Dense:
     rows: Dim
     width: int
 
+    @property
+    def size(self) -> Dim:
+        """The number of elements."""
+        return dims.mul(self.rows, self.width)
+
+
+@dataclass(frozen=True)
+class Open:
+    """Every element of a tensor of known rank whose rows have no fixed width, row-major."""
+
+    shape: Shape
+
+    @property
+    def rows(self) -> Dim:
+        """The first dim."""
+        return self.shape[0]
+
+    @property
+    def size(self) -> Dim:
+        """The number of elements."""
+        return dims.prod(self.shape)
+
 
 @dataclass(frozen=True)
 class Kept:
@@ -89,7 +111,7 @@ class Lists:
     feature: Feature | None = None
 
 
-Domain = Dense | Kept | Tokens | Lists
+Domain = Dense | Open | Kept | Tokens | Lists
 
 
 @dataclass(frozen=True)
@@ -400,7 +422,7 @@ class Reader:
             read = self.elements(x)
             if isinstance(read, Reject):
                 return read
-            if not isinstance(read.domain, Dense) or facts_of(x).size != dims.mul(read.domain.rows, read.domain.width):
+            if not isinstance(read.domain, Dense) or facts_of(x).size != read.domain.size:
                 return Reject("places are added to ids of which some were dropped")
             stride = _stride(content, read.domain, facts_of(x).size)
             if stride is None or not self._fits(facts_of(x), stride, read.domain.width):
@@ -442,12 +464,14 @@ class Reader:
     def rows_reason(self, rows: Node, domain: Domain) -> str | None:
         """None where `rows` is proven to be the batch row of each element of `domain`, else why it is not."""
         if isinstance(domain, Dense):
-            length = dims.mul(domain.rows, domain.width)
+            length = domain.size
             expected = facts.indexed((Term(1, domain.width, None),), 0, length)
             known = facts_of(rows)
             if known.shape == (length,) and facts.as_indexed(known) == expected:
                 return None
             return f"row numbers are not proven to be i // {domain.width} over all elements"
+        if isinstance(domain, Open):
+            return f"rows of {domain.shape} have no fixed width: they are not pooled"
         found = column_of(rows)
         if found is None or found[1] != 0:
             return "row numbers are not column 0 of an index matrix"
@@ -523,12 +547,8 @@ def _field(name: str, node: Node) -> Elements | Reject:
     shape = facts_of(node).shape
     if not shape:
         return Reject(f"input {name!r} is a scalar or of unknown rank")
-    rows, *rest = shape
-    if not dims.is_symbol(rows) or not all(isinstance(d, int) for d in rest):
-        return Reject(f"input {name!r} has shape {tuple(map(str, shape))}: a column needs a batch dim and known others")
-    width = dims.prod(rest)
-    assert isinstance(width, int)
-    return Elements(Field(name), Dense(rows, width))
+    width = dims.prod(shape[1:])
+    return Elements(Field(name), Dense(shape[0], width) if isinstance(width, int) else Open(shape))
 
 
 def _enumerated(first: facts.Facts) -> Domain | Reject:

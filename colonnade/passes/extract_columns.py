@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from colonnade.core import dims
 from colonnade.core.dims import Dim
 from colonnade.core.examples import Feature
-from colonnade.core.expr import Expr
+from colonnade.core.expr import Expr, fields_of
 from colonnade.core.facts import Facts
 from colonnade.core.identity import is_identity
 from colonnade.ir.column import Column, fields_read
@@ -29,7 +29,8 @@ from colonnade.ops.graph.weighted_bag import WeightedBag
 from colonnade.ops.op import ElementFacts
 from colonnade.passes.base import Editor, Pass, Reject
 from colonnade.passes.element_facts import element_facts, keeps_all
-from colonnade.passes.elements import Aligned, Dense, Elements, Kept, Lists, Reader, Tokens
+from colonnade.passes.elements import Aligned, Dense, Elements, Kept, Lists, Open, Reader, Tokens
+from colonnade.passes.single_elements import of_elements, shape_of, source_name, taken_reason
 
 
 class ExtractColumns(Pass):
@@ -59,15 +60,15 @@ class ExtractColumns(Pass):
             if isinstance(column, Reject):
                 editor.record(node, False, column.reason)
                 continue
-            column = replace(column, name=_unique(column, names))
+            column = replace(column, name=_unique(column.name, names))
             value = _value(editor.at(node), column, table, reader, args_of(node)[1])
             editor.record(node, True, f"column {column.name}: ids and rows are proven to be of the same elements")
-            editor.graph.replace(node, _shaped(editor, node, value))
+            editor.graph.replace(node, _shaped(editor, node, value, _field_nodes(reader, column)))
             changed += 1
         return changed
 
 
-def _shaped(editor: Editor, node: Node, value: Node) -> Node:
+def _shaped(editor: Editor, node: Node, value: Node, fields: Sequence[Node]) -> Node:
     """`[B, W * D]` in the shape that the lookup had, such as `[B, W, D]`; who joins W and D again reads it as it is."""
     shape = facts_of(node).shape
     assert shape is not None
@@ -76,21 +77,31 @@ def _shaped(editor: Editor, node: Node, value: Node) -> Node:
     for user in list(node.users):
         if isinstance(user.target, Reshape | Squeeze) and facts_of(user).shape == facts_of(value).shape:
             editor.graph.replace(user, value)
-    wanted = np.array([d if isinstance(d, int) else -1 for d in shape], np.int64)
-    return editor.add(Reshape(), value, editor.constant(wanted))
+    return editor.add(Reshape(), value, shape_of(editor, shape, fields))
 
 
 def _value(editor: Editor, column: Column, table: Node, reader: Reader, ids: Node) -> Node:
     """The column as a node; where its fields are ragged, their index matrix and its shape say where each value lies."""
     fields = fields_read(column)
-    read = reader.elements(ids)
-    assert isinstance(read, Elements)
-    root = _root(read)
+    root = _root(_known(reader, ids))
     places: list[Node] = []
     if isinstance(root, Lists):
         places = [editor.item(root.source, k) for k in _places(root)]
-    nodes = [reader.fields[name] for name in fields]
+    nodes = _field_nodes(reader, column)
+    if isinstance(root, Open):
+        nodes = [editor.add(Reshape(), x, editor.constant(np.array([-1]))) for x in nodes]
     return editor.add(ColumnValue(column, fields, ragged=bool(places)), table, *nodes, *places)
+
+
+def _known(reader: Reader, ids: Node) -> Elements:
+    read = reader.elements(ids)
+    assert isinstance(read, Elements)
+    return read
+
+
+def _field_nodes(reader: Reader, column: Column) -> list[Node]:
+    """What a column's fields are, or are the elements of."""
+    return [reader.fields[name if name in reader.fields else source_name(name)] for name in fields_read(column)]
 
 
 def _places(root: Lists) -> tuple[int, int]:
@@ -166,13 +177,17 @@ def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) 
         pooling, default_row = op.pooling, op.default_row
         reason = _pooled(reader, node, read)
     else:
-        pooling, default_row = "sum" if _is_single(read) else "none", None
-        reason = _unpooled(node, read)
+        pooling, default_row = "none" if isinstance(read.domain, Dense) and read.domain.width > 1 else "sum", None
+        reason = _unpooled(
+            node, read, {d for f in fields_of(read.expr) for d in facts_of(reader.fields[f]).shape or ()}
+        )
+    if reason is None and isinstance(_root(read), Open):
+        reason = taken_reason(fields_of(read.expr), dtypes)
     if reason is not None:
         return Reject(reason)
     variable = op_of(table)
     assert isinstance(variable, Variable | Constant) and isinstance(rows[0], int)
-    return Column(
+    column = Column(
         name="",
         ids=read.expr,
         table=table_name(variable),
@@ -183,6 +198,9 @@ def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) 
         ids_proven=_inside(facts_of(ids), rows[0]) or _inside(element_facts(read.expr, dtypes), rows[0]),
         source=source_of(node),
     )
+    if isinstance(_root(read), Open):
+        column = of_elements(column)
+    return replace(column, name="+".join(fields_read(column)))
 
 
 def _pooled(reader: Reader, node: Node, read: Elements) -> str | None:
@@ -198,23 +216,21 @@ def _pooled(reader: Reader, node: Node, read: Elements) -> str | None:
     return None
 
 
-def _is_single(read: Elements) -> bool:
-    return isinstance(read.domain, Dense) and read.domain.width == 1
-
-
-def _unpooled(node: Node, read: Elements) -> str | None:
-    """Why a gather is not a column with a vector for each element of a row."""
+def _unpooled(node: Node, read: Elements, known: Set[Dim]) -> str | None:
+    """Why a gather is not a column with a vector for each element of a row.   known: dims of the fields."""
     op = op_of(node)
     assert isinstance(op, Gather)
     if op.batch_dims or facts_of(args_of(node)[2]).integer != 0:
         return "rows are gathered along another axis than 0"
-    if not isinstance(read.domain, Dense):
+    if not isinstance(read.domain, Dense | Open):
         return "the gather keeps the vectors of some elements of a row: their places are not known"
-    shape, size = facts_of(node).shape, dims.mul(read.domain.rows, read.domain.width)
-    if read.domain.width == 0:
+    shape, size = facts_of(node).shape, read.domain.size
+    if size == 0:
         return "rows of no elements have no vectors"
-    if shape is None or dims.prod(shape[:-1]) != size or sum(not isinstance(d, int) for d in shape) > 1:
+    if shape is None or dims.prod(shape[:-1]) != size:
         return f"the gather's result is not proven to be one vector an element of {size}, but {shape}"
+    if any(dims.symbols_of(d) - known for d in shape):
+        return f"the gather's result has the shape {shape}, which the dims of its fields do not tell"
     return None
 
 
@@ -222,9 +238,9 @@ def _batch(read: Elements) -> Dim:
     return _root(read).rows
 
 
-def _root(read: Elements) -> Dense | Lists:
+def _root(read: Elements) -> Dense | Open | Lists:
     domain = read.domain
-    while not isinstance(domain, Dense | Lists):
+    while not isinstance(domain, Dense | Open | Lists):
         domain = domain.parent
     return domain
 
@@ -243,8 +259,7 @@ def _inside(ids: Facts | ElementFacts, rows: int) -> bool:
     return ids.lo is not None and ids.hi is not None and ids.lo >= 0 and ids.hi < rows
 
 
-def _unique(column: Column, names: dict[str, int]) -> str:
-    """The names of its fields; a number behind it where several columns read the same fields."""
-    base = "+".join(fields_read(column))
+def _unique(base: str, names: dict[str, int]) -> str:
+    """The name; a number behind it where several columns have it."""
     count = names[base] = names.get(base, 0) + 1
     return base if count == 1 else f"{base}#{count}"

@@ -133,6 +133,8 @@ def _specs(program: Program, rows: int, rng: np.random.Generator, num_elements: 
                 sizes.setdefault(str(symbol), rows if place == 0 else int(rng.choice(_SIZES)))
     specs = []
     for item in program.inputs:
+        if item.of is not None:
+            continue
         shape = tuple(dim if isinstance(dim, int) else dim_function(dim)(sizes) for dim in item.shape)
         specs.append(TensorSpec(item.name, item.dtype, shape))
     return tuple(specs)
@@ -205,17 +207,19 @@ def inputs_of(program: Program, feed: Mapping[str, Array]) -> Mapping[str, Array
     """The values of a program's inputs: a request's own, and those decoded of its Examples."""
     feed = _opened(program, feed)
     if not program.decodes:
-        return feed
+        return with_elements(program, feed)
     fields, rest, sizes = Decoder(program).fields(feed)
     rows = next(iter(sizes.values()))
     ends = {i.offsets for i in program.inputs}
     dense = {i.name: i.shape[1:] for i in program.inputs if i.offsets is None and i.name not in ends}
     found = {name: _flat(value) for name, value in fields.items()}
-    return {
-        **rest,
-        **found,
-        **{name: found[name].reshape(rows, *map(int, dense[name])) for name in dense.keys() & found},
-    }
+    shaped = {name: found[name].reshape(rows, *map(int, dense[name])) for name in dense.keys() & found}
+    return with_elements(program, {**rest, **found, **shaped})
+
+
+def with_elements(program: Program, values: Mapping[str, Array]) -> Mapping[str, Array]:
+    """The same with the inputs that are the elements of others."""
+    return {**values, **{i.name: values[i.of].reshape(-1) for i in program.inputs if i.of is not None}}
 
 
 def _flat(value: Any) -> Array:

@@ -203,6 +203,19 @@ def user_tiled(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"out": tf.matmul(joined, table(tf, "kernel", 2 * DIM, 2))}
 
 
+@structure(2, user=((1,), "int64"), item=ids(), sizes=CANDIDATES)
+def one_user_broadcast(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
+    user, item = (tf.nn.embedding_lookup(table(tf, key), x[key]) for key in ("user", "item"))
+    return {"score": tf.reduce_sum(user * item, 1)}
+
+
+@structure(2, user=(("U",), "int64"), item=ids(), sizes=CANDIDATES)
+def user_id_tiled(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
+    tiled = tf.tile(x["user"], tf.shape(x["item"]))
+    user, item = tf.nn.embedding_lookup(table(tf, "user"), tiled), tf.nn.embedding_lookup(table(tf, "item"), x["item"])
+    return {"out": tf.concat([user, item], 1)}
+
+
 @structure(2, user=(("U",), "int64"), item=ids(), which=ids(), sizes=tuple({"U": 50, "B": b} for b in (5, 0, 1, 33)))
 def users_gathered(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
     user, item = (tf.nn.embedding_lookup(table(tf, key), x[key]) for key in ("user", "item"))
@@ -229,6 +242,25 @@ def rows_of_a_matrix(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"out": tf.nn.embedding_lookup(table(tf, "a"), x["a"])}
 
 
+LONG = tuple({"B": b, "T": t} for b, t in ((5, 6), (0, 4), (3, 0), (1, 1), (17, 3)))
+
+
+@structure(4, a=((3,), "int64"), b=((3, 2), "int64"), s=((3, 1), "string"), sizes=({},))
+def batch_of_a_fixed_size(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
+    fc = tf.feature_column
+    hashed = fc.categorical_column_with_hash_bucket("s", ROWS)
+    of_b = fc.categorical_column_with_identity("b", ROWS)
+    columns = [fc.embedding_column(hashed, DIM), fc.embedding_column(of_b, 3, combiner="sum")]
+    features = {key: x[key] for key in "bs"}
+    rows = tf.nn.embedding_lookup(table(tf, "a"), x["a"]), tf.nn.embedding_lookup(table(tf, "b"), x["b"])
+    return {"out": tf.concat([rows[0], tf.compat.v1.feature_column.input_layer(features, columns)], 1), "b": rows[1]}
+
+
+@structure(1, a=ids("T"), sizes=LONG)
+def rows_of_an_open_matrix(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"out": tf.nn.embedding_lookup(table(tf, "a"), x["a"])}
+
+
 @structure(2, a=ids(2, 3), s=((("B", 4)), "string"))
 def rows_of_higher_rank(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
     hashed = tf.strings.to_hash_bucket_fast(x["s"], ROWS)
@@ -242,6 +274,13 @@ def rows_of_higher_rank(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
 def summed_behind(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
     rows = tf.nn.embedding_lookup(table(tf, "a"), x["a"])
     return {"sum": tf.reduce_sum(rows, 1), "mean": tf.reduce_mean(rows, 1), "max": tf.reduce_max(rows, 1)}
+
+
+@structure(1, a=ids(5))
+def masked_mean(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
+    rows = tf.nn.embedding_lookup(table(tf, "a"), x["a"])
+    mask = tf.expand_dims(tf.cast(tf.not_equal(x["a"], 0), tf.float32), 2)
+    return {"out": tf.math.divide_no_nan(tf.reduce_sum(rows * mask, 1), tf.reduce_sum(mask, 1))}
 
 
 def attention(tf: Any, query: Any, keys: Any, mask: Any) -> Any:
@@ -262,6 +301,14 @@ def deep_interest(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"out": tf.concat([query, pooled], 1)}
 
 
+@structure(2, item=ids(), history=ids("T"), lengths=ids(dtype="int32"), sizes=LONG)
+def deep_interest_of_open_length(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
+    items = table(tf, "item")
+    query, keys = tf.nn.embedding_lookup(items, x["item"]), tf.nn.embedding_lookup(items, x["history"])
+    pooled = attention(tf, query, keys, tf.sequence_mask(x["lengths"], tf.shape(x["history"])[1]))
+    return {"out": tf.concat([query, pooled], 1)}
+
+
 @structure(2, history=ids(6), category=ids(6))
 def self_attention(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
     keys = tf.concat([tf.nn.embedding_lookup(table(tf, key), x[key]) for key in x], 2)
@@ -270,7 +317,7 @@ def self_attention(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 for name, each in list(STRUCTURES.items()):
-    if name in ("dot_interaction", "factorization_machine", "deep_interest", "user_tiled"):
+    if name in ("dot_interaction", "factorization_machine", "deep_interest", "user_tiled", "rows_of_an_open_matrix"):
         STRUCTURES[f"{name}_module"] = Structure(each.make, each.columns, each.inputs, each.sizes, True)
 
 

@@ -22,7 +22,8 @@ BOUNDS: dict[str, tuple[int, int]] = {
     **{f"uint{n}": (0, 2**n - 1) for n in (8, 16, 32, 64)},
 }
 SIZE = 1 << 20
-"""Arithmetic on unknown sizes counts as free of overflow where it is so for sizes up to this one."""
+"""Arithmetic on unknown sizes counts as free of overflow where it is so for sizes, and numbers of elements, up to this
+one."""
 
 Equal = tuple[tuple[Dim, Dim], ...]
 
@@ -95,7 +96,10 @@ def within(dtype: str, lo: int | None, hi: int | None) -> tuple[int | None, int 
 
 @functools.lru_cache(maxsize=4096)
 def magnitude(d: Dim) -> int:
-    """A bound of `|d|` where every symbol in it is at most `SIZE`."""
+    """A bound of `|d|` where every symbol in it, and every product of different ones, is at most `SIZE`.
+
+    Facts: such a product is the number of elements of a tensor, or of its rows.
+    """
     if isinstance(d, int):
         return abs(d)
     if d.is_Symbol:
@@ -106,6 +110,9 @@ def magnitude(d: Dim) -> int:
         base, exponent = d.args
         power = int(exponent) if exponent.is_Integer else 0
         return int(magnitude(base) ** power) if power > 0 else 1
+    symbols = [a for a in d.args if a.is_Symbol]
+    if d.is_Mul and len(symbols) > 1:
+        return SIZE * math.prod(magnitude(dims.simple(a)) for a in d.args if not a.is_Symbol)
     parts: list[int] = [magnitude(dims.simple(a)) for a in d.args]
     return math.prod(parts) if d.is_Mul else sum(parts)
 

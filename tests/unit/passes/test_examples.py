@@ -227,26 +227,3 @@ def test_a_gather_of_one_vector_a_row_is_a_column_whatever_its_rank(width: tuple
     feed = torch.tensor([4, 0, 8]).reshape(3, *width)
     check_passes(graph, COLUMNS, [{"x": feed}, {"x": feed[:1]}])
     assert isinstance(graph.outputs["flat"].target, ColumnValue)
-
-
-@pytest.mark.parametrize("width", [(2,), (3, 2), (0,)])
-def test_a_gather_of_several_vectors_a_row_is_a_column_without_a_pooling(width: tuple[int, ...]) -> None:
-    b = Builder()
-    x = b.input("x", "int64", "B", *width)
-    found = b.add(Gather(), b.table("t", 9, 3), x, 0)
-    joined = b.add(Reshape(), found, [-1, 3 * int(np.prod(width))]) if all(width) else found
-    graph = b.done(joined=joined, whole=found)
-    feed = torch.tensor([4, 0, 8, 1, 5, 5] * 3)[: 3 * int(np.prod(width))].reshape(3, *width)
-    check_passes(graph, COLUMNS, [{"x": feed}, {"x": feed[:1]}])
-    assert count(graph, ColumnValue) == all(width)
-    if all(width):
-        value = graph.outputs["joined"].target
-        assert isinstance(value, ColumnValue) and value.column.pooling == "none"
-
-
-@pytest.mark.parametrize("shape", [(1, "B"), ("B", "T")])
-def test_a_gather_of_open_width_is_none(shape: tuple[int | str, ...]) -> None:
-    b = Builder()
-    graph = b.done(y=b.add(Gather(), b.table("t", 9, 3), b.input("x", "int64", *shape), 0))
-    check_passes(graph, COLUMNS, [{"x": torch.tensor([[4, 0]])}])
-    assert count(graph, ColumnValue) == 0
