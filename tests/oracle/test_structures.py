@@ -209,7 +209,8 @@ def one_user_broadcast(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"score": tf.reduce_sum(user * item, 1)}
 
 
-@structure(2, user=(("U",), "int64"), item=ids(), sizes=CANDIDATES)
+# The user's ids are no field once they are tiled: that lookup stays in the dense network.
+@structure(1, user=(("U",), "int64"), item=ids(), sizes=CANDIDATES)
 def user_id_tiled(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
     tiled = tf.tile(x["user"], tf.shape(x["item"]))
     user, item = tf.nn.embedding_lookup(table(tf, "user"), tiled), tf.nn.embedding_lookup(table(tf, "item"), x["item"])
