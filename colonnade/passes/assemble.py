@@ -320,7 +320,11 @@ class _Assembler:
         singles = dict.fromkeys(i for n in columns for i in self._elements(n))
         used |= {i.of for i in singles if i.of is not None}
         decoded = {d.key for d in self.decoded}
-        given = [i for i in self._given(read) if i.name in used or i.name not in decoded]
+        given = [
+            i
+            for i in self._given(read | {i.of for i in singles if i.of is not None})
+            if i.name in used or i.name not in decoded
+        ]
         made = aligned(list(inputs_of(self.decoded, used)), assembled, read)
         program = Program(
             inputs=(*given, *map(offsets_of, self.rows), *made, *singles),
