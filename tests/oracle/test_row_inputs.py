@@ -12,7 +12,7 @@ import pytest
 
 from colonnade import compiler
 from colonnade.backends.gpu.backend import GpuBackend
-from colonnade.errors import ColonnadeError, FeedError, UnsupportedOps
+from colonnade.errors import ColonnadeError, FeedError, IdRangeError, UnsupportedOps
 from colonnade.executable import Executable
 from colonnade.testing.oracle import OracleError, TensorFlowModel
 from colonnade.testing.requests import joined, make_request, take
@@ -322,3 +322,41 @@ def test_an_artifact_keeps_the_keys(columns: Path, tmp_path: Path) -> None:
     np.testing.assert_array_equal(loaded(feed)["y"], executable(feed)["y"])
     with pytest.raises(ColonnadeError, match=r"f\.indices: missing"):
         loaded({key: value for key, value in feed.items() if key != "f.indices"})
+
+
+# -- inputs that were met in public ----------------------------------------------------------------------------------
+def handed(ids: Sequence[Sequence[int]], weights: Sequence[Sequence[float]] | None = None) -> Feed:
+    indices = np.array([[row, k] for row, some in enumerate(ids) for k, _ in enumerate(some)], np.int64).reshape(-1, 2)
+    feed: Feed = {"ids": indices, "ids_1": np.array([i for some in ids for i in some], np.int64)}
+    feed["ids_2"] = np.array([len(ids), max(map(len, ids))])
+    if weights is not None:
+        feed["w_1"] = np.array([w for some in weights for w in some], np.float32)
+        feed |= {"w": indices, "w_2": feed["ids_2"]}
+    return feed
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", [f"{kind}_weighted_{p}" for kind in ("safe", "raw") for p in POOLINGS])
+def test_weights_that_are_zero_negative_or_cancel(models: Callable[[str], Path], name: str, target: str) -> None:
+    executable = compiled(models(name), target)
+    rows = handed([[0, 1], [2], [1], [], [3, 3], [4, 5]], [[1, 3], [0], [-2], [], [1, -1], [2, -1]])
+    with TensorFlowModel(models(name)) as oracle:
+        np.testing.assert_allclose(executable(rows)["y"], oracle.run(rows)["y"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("name", ["safe_mean", "raw_mean", "raw_weighted_mean"])
+def test_an_id_outside_its_table_is_an_error(models: Callable[[str], Path], name: str, target: str) -> None:
+    """A negative one is dropped where the model drops it."""
+    executable = compiled(models(name), target)
+    with TensorFlowModel(models(name)) as oracle:
+        for ids in ([3, 19, 20, 104, -1], [20], [-1, 4]):
+            feed = handed([ids], [[1.0] * len(ids)])
+            feed = {key: value for key, value in feed.items() if key in {i.name for i in oracle.inputs()}}
+            if max(ids) < 20 and name == "safe_mean":
+                np.testing.assert_array_equal(executable(feed)["y"], oracle.run(feed)["y"])
+                continue
+            with pytest.raises(OracleError):
+                oracle.run(feed)
+            with pytest.raises(IdRangeError, match="ids_1"):
+                executable(feed)
