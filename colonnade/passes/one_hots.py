@@ -7,14 +7,17 @@ import numpy as np
 from colonnade.core import dims, facts
 from colonnade.core.facts import Order, Term
 from colonnade.core.identity import identity
+from colonnade.ir.decoded import decoded_names
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
 from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.cast import Cast
 from colonnade.ops.graph.compare import Compare
+from colonnade.ops.graph.dense_bincount import DenseBincount
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
 from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.logical_and import LogicalAnd
+from colonnade.ops.graph.minimum import Minimum
 from colonnade.ops.graph.mul import Mul
 from colonnade.ops.graph.one_hot import OneHot
 from colonnade.ops.graph.parse_example import ParseExample
@@ -28,7 +31,9 @@ from colonnade.ops.graph.string_split import StringSplit
 from colonnade.ops.graph.sum import Sum
 from colonnade.ops.graph.tile import Tile
 from colonnade.ops.graph.where import Where
+from colonnade.passes.bags import bag
 from colonnade.passes.base import Editor, Reject, Rewrite, Rewritten
+from colonnade.passes.elements import Dense, Reader
 from colonnade.passes.indices import column
 from colonnade.passes.splat import splat
 
@@ -41,13 +46,18 @@ class OneHots(Rewrite):
 
     Legal: marks are 1 and 0 in float32, the new axis is the last and the sum is over the places of a row; ids that mark
     nothing are dropped first; the index matrix that spreads ids over places is proven to fit its shape and to repeat
-    nothing, so that no error is lost. Counts up to 2^24 are exact, whatever the order of the sum.
+    nothing, so that no error is lost. Counts up to 2^24 are exact, whatever the order of the sum. Ids of dense tensors
+    are those of input fields; a negative id of a count stays an error.
     """
 
-    roots = (Sum, Reshape)
+    roots = (Sum, Reshape, OneHot, DenseBincount)
 
     def rewrite(self, node: Node, editor: Editor) -> Rewritten | Reject | None:
-        """A sum over places, or a row of all places side by side."""
+        """A sum over places, a row of all places side by side, one place, or counts."""
+        if isinstance(node.target, DenseBincount):
+            return _bincount(node, editor)
+        if isinstance(node.target, OneHot):
+            return _single(node, editor)
         x = args_of(node)[0]
         if not isinstance(x.target, OneHot):
             return None
@@ -57,6 +67,101 @@ class OneHots(Rewrite):
         if isinstance(node.target, Sum):
             return _counts(node, x, depth, editor)
         return _marks(node, x, depth, editor)
+
+
+def _single(node: Node, editor: Editor) -> Rewritten | Reject | None:
+    """`one_hot(ids)` of one id a row, `[B]` or `[B, 1]`."""
+    ids, depth, on, off = args_of(node)
+    shape, op = facts_of(ids).shape, op_of(node)
+    assert isinstance(op, OneHot)
+    if shape is None or len(shape) not in (1, 2) or shape[1:] not in ((), (1,)):
+        return None
+    size, marks = facts_of(depth).integer, [m for m in (splat(on), splat(off)) if m is not None]
+    if op.axis not in (-1, len(shape)) or [float(m) for m in marks] != [1, 0]:
+        return Reject("the marks are not 1 and 0 along a new last axis")
+    if size is None or not 1 <= size <= WIDEST:
+        return Reject(f"{size} marks a vector: an identity matrix of more than {WIDEST} rows is not made")
+    reason = _of_fields(ids, editor)
+    if reason is not None:
+        return Reject(reason)
+    ids = _exact(ids)
+    made = bag(editor, "sum", editor.constant(identity(size)), ids, _outside_mask(editor, ids, 0, size))
+    if len(shape) == 2:
+        made = editor.add(ExpandDims(), made, editor.constant(np.int32(1)))
+    proof = f"each id is its row of the identity matrix of {size}; others have no row"
+    return Rewritten(_as_dtype(made, node, editor), proof)
+
+
+def _bincount(node: Node, editor: Editor) -> Rewritten | Reject | None:
+    """How often each id occurs in a row of `[B, T]`, or whether it does."""
+    ids, _, weights = args_of(node)
+    op, made_shape = op_of(node), facts_of(node).shape
+    assert isinstance(op, DenseBincount)
+    size = made_shape[1] if made_shape is not None and len(made_shape) == 2 else None
+    if not isinstance(size, int) or not 1 <= size <= WIDEST:
+        return Reject(f"{size} counts a row: an identity matrix of more than {WIDEST} rows is not made")
+    if not op.binary and facts_of(weights).size != 0:
+        return Reject("counts are weighted: a weight that is no number would mark every id")
+    reason = _of_fields(ids, editor)
+    if reason is not None:
+        return Reject(reason)
+    counts = bag(editor, "sum", editor.constant(identity(size)), ids, _outside_mask(editor, ids, None, size))
+    shape = facts_of(ids).shape
+    if op.binary and shape is not None and shape[1] != 1:
+        counts = editor.add(Minimum(), counts, editor.constant(np.float32(1)))
+    proof = f"each id below {size} adds its row of the identity matrix; a negative id has none and stays an error"
+    return Rewritten(_as_dtype(counts, node, editor), proof)
+
+
+def _of_fields(ids: Node, editor: Editor) -> str | None:
+    """Why ids are not those of all elements of dense fields."""
+    read = Reader(decoded_names(editor.graph)).elements(ids)
+    if isinstance(read, Reject):
+        return read.reason
+    shape = facts_of(ids).shape
+    assert shape is not None
+    if not isinstance(read.domain, Dense) or read.domain.rows != shape[0] or facts_of(ids).size != _size(read.domain):
+        return "the ids are not proven to be those of all elements of a field, a batch row each"
+    return None
+
+
+def _size(domain: Dense) -> dims.Dim:
+    return dims.mul(domain.rows, domain.width)
+
+
+def _exact(ids: Node) -> Node:
+    """The ids before they were cast to floats and back: float32 has every integer that marks something."""
+    while isinstance(ids.target, Cast):
+        (x,) = args_of(ids)
+        (y,) = args_of(x) if isinstance(x.target, Cast) else (None,)
+        if y is None or facts_of(x).dtype != "float32" or facts_of(y).dtype not in ("int32", "int64"):
+            break
+        if facts_of(ids).dtype != "int64":
+            break
+        ids = y
+    return ids
+
+
+def _outside_mask(editor: Editor, ids: Node, low: int | None, high: int) -> Node | None:
+    """Which ids lie in `low .. high - 1`; None where all are proven to."""
+    known = facts_of(ids)
+    masks = []
+    if low is not None and (known.lo is None or known.lo < low):
+        masks.append(editor.add(Compare("ge"), ids, editor.constant(np.array(low, dtype=known.dtype))))
+    if known.hi is None or known.hi >= high:
+        masks.append(editor.add(Compare("lt"), ids, editor.constant(np.array(high, dtype=known.dtype))))
+    return editor.add(LogicalAnd(), *masks) if len(masks) == 2 else masks[0] if masks else None
+
+
+def _as_dtype(made: Node, node: Node, editor: Editor) -> Node:
+    """Counts in the dtype of what they replace; who casts that to float32 reads them as they are."""
+    dtype = facts_of(node).dtype
+    if dtype == "float32":
+        return made
+    for user in list(node.users):
+        if isinstance(user.target, Cast) and facts_of(user).dtype == "float32":
+            editor.graph.replace(user, made)
+    return editor.add(Cast(dtype), made)
 
 
 def _depth(one_hot: Node) -> int | Reject:

@@ -11,6 +11,7 @@ from colonnade.passes.drop_identities import DropIdentities
 from colonnade.passes.drop_selects import DropSelects
 from colonnade.passes.drop_sparse_reshapes import DropSparseReshapes
 from colonnade.passes.extract_columns import ExtractColumns
+from colonnade.passes.fill_places import FillPlaces
 from colonnade.passes.flatten_concats import FlattenConcats
 from colonnade.passes.fold_shapes import FoldShapes
 from colonnade.passes.hash_decimals import HashDecimals
@@ -20,6 +21,7 @@ from colonnade.passes.merge_unique import MergeUnique
 from colonnade.passes.merge_weighted import MergeWeighted
 from colonnade.passes.one_hots import OneHots
 from colonnade.passes.pad_examples import PadExamples
+from colonnade.passes.pool_places import PoolPlaces
 from colonnade.passes.pool_single_rows import PoolSingleRows
 from colonnade.passes.ragged_inputs import RaggedInputs
 from colonnade.passes.vocabularies import Vocabularies
@@ -37,6 +39,9 @@ COLUMNS: tuple[Pass, ...] = (
     DropGuards(),  # before filling: only unguarded indices can be proven to be every row
     PadExamples(),  # before extraction, which reads dense features; shapes are content since the first pass
     BucketBounds(),  # any time before extraction: a search has no column op, a bucket has one
+    HashDecimals(),  # any time before extraction: a text has no column op, its hash has one
+    Vocabularies(),  # after hash-decimals, whose buckets it takes; before selects are dropped by the ranges it proves
+    FillPlaces(),  # any time before extraction: a reshape is read through
     DropFilling(),  # after guards; dense one-per-row columns lose their filling here
     DropSelects(),  # after filling: its indicator is then all false
     MergeUnique(),  # before pooling is matched: the pooling's data is then the table
@@ -45,6 +50,7 @@ COLUMNS: tuple[Pass, ...] = (
     MergeEmptyRows(),  # after pool-single-rows, which is the cheaper form
     MergeWeighted(),  # beside merge-empty-rows, which takes the bags without weights
     DropEmptySelects(),  # after merge-empty-rows, which makes the bags it looks for
+    PoolPlaces(),  # after vocabularies and selects, which leave ids that can be read
     OneHots(),  # after guards and hashes, which prove ids; before the last cleaning, which drops reshapes behind it
     DropIdentities(),  # again: reshapes between pooling and concat, arithmetic on indices that is now bare
     FoldShapes(),  # last of the cleaning: only shape operands that something still reads become constants

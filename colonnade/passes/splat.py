@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.ir.graph import Node, args_of, op_of
+from colonnade.ir.graph import Node, args_of, facts_of, op_of
 from colonnade.ops.graph._values import array, tensor
 from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.broadcast_to import BroadcastTo
@@ -50,7 +50,10 @@ def whole(node: Node) -> int | bytes | None:
         texts = {bytes(text) for text in op.value.array.reshape(-1)}
         return texts.pop() if len(texts) == 1 else None
     value = splat(node)
-    return int(value) if value is not None and value.dtype.kind in "iu" else None
+    if value is not None:
+        return int(value) if value.dtype.kind in "iu" else None
+    known = set(facts_of(node).ints or ())
+    return known.pop() if len(known) == 1 else None
 
 
 def _splat(node: Node, known: dict[Node, Value | None]) -> Value | None:

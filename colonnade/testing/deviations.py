@@ -28,7 +28,8 @@ class Deviation:
 DEVIATIONS = (
     Deviation(
         "no rows",
-        "refuses a request without rows where a reshape has an unknown dim beside the batch (SparseReshape, Reshape)",
+        "refuses a request without rows where a reshape has an unknown dim beside the batch (SparseReshape, Reshape), "
+        "or a cross of vectors is squeezed (it has no width then)",
         "answers with outputs that have no rows",
         "the sizes are known from the model: the error is the op's, which divides by the number of rows",
         lambda rows, message: rows == 0,

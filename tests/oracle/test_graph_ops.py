@@ -150,6 +150,9 @@ CALLS: dict[str, Call] = {
     "ceil": unary("Ceil"),
     "compare": lambda r, op, a: getattr(r, COMPARISONS[op.kind])(x=a[0], y=a[1]),
     "concat": lambda r, op, a: r.ConcatV2(values=a[:-1], axis=a[-1]) if len(a) > 2 else r.Identity(input=a[0]),
+    "dense_bincount": lambda r, op, a: r.DenseBincount(
+        input=a[0], size=tensorflow().cast(a[1], a[0].dtype), weights=a[2], binary_output=op.binary
+    ),
     "div_no_nan": binary("DivNoNan"),
     "einsum": lambda r, op, a: r.Einsum(inputs=a, equation=op.equation),
     "elu": unary("Elu", "features"),

@@ -34,6 +34,7 @@ from colonnade.ops.graph.cos import Cos
 from colonnade.ops.graph.cosh import Cosh
 from colonnade.ops.graph.cumprod import Cumprod
 from colonnade.ops.graph.cumsum import Cumsum
+from colonnade.ops.graph.dense_bincount import DenseBincount
 from colonnade.ops.graph.div_no_nan import DivNoNan
 from colonnade.ops.graph.einsum import Einsum
 from colonnade.ops.graph.elu import Elu
@@ -247,6 +248,7 @@ SPELLINGS: dict[str, Spelling] = {
     "Cumprod": _scan(Cumprod),
     "Cumsum": _scan(Cumsum),
     "Div": _div,
+    "DenseBincount": lambda a: DenseBincount(bool(a.get("binary_output", False))),
     "DivNoNan": lambda a: DivNoNan(),
     "Einsum": lambda a: _einsum(a["equation"]),
     "Elu": lambda a: Elu(),

@@ -603,6 +603,16 @@ def vocabulary(w: World) -> Case:
     return op, [w.any(numbers(r, shape(r, 0, 2), dtype))]
 
 
+@maker("dense_bincount")
+def dense_bincount(w: World) -> Case:
+    r = w.random
+    dims = shape(r, 1, 2)
+    x = np.abs(numbers(r, dims, r.choice(["int32", "int64"]), True))
+    dtype = r.choice(["int32", "int64", "float32", "float64"])
+    weights = numbers(r, dims if r.random() < 0.5 else (0,), dtype, True)
+    return op_of("dense_bincount", r.random() < 0.3), [w.any(x), w.any(np.int32(r.choice([0, 1, 4]))), w.any(weights)]
+
+
 @maker("parse_example")
 def parse_example(w: World) -> Case:
     r = w.random
