@@ -39,8 +39,6 @@ COLUMNS: tuple[Pass, ...] = (
     DropGuards(),  # before filling: only unguarded indices can be proven to be every row
     PadExamples(),  # before extraction, which reads dense features; shapes are content since the first pass
     BucketBounds(),  # any time before extraction: a search has no column op, a bucket has one
-    HashDecimals(),  # any time before extraction: a text has no column op, its hash has one
-    Vocabularies(),  # after hash-decimals, whose buckets it takes; before selects are dropped by the ranges it proves
     FillPlaces(),  # any time before extraction: a reshape is read through
     DropFilling(),  # after guards; dense one-per-row columns lose their filling here
     DropSelects(),  # after filling: its indicator is then all false

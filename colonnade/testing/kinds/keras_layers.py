@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from colonnade.testing.kinds.cell import NOTYET, Gap, Given, floats, ids, words
+from colonnade.testing.kinds.cell import Gap, Given, floats, ids, words
 from colonnade.testing.kinds.columns import FILE
 
 Build = Callable[[Any, dict[str, Any]], Any]
@@ -59,7 +59,6 @@ LAYERS: dict[str, Layers] = {
     "indicator": Layers(
         (SEVERAL,),
         lambda keras, x: keras.layers.CategoryEncoding(10, output_mode="multi_hot")(x["x"]),
-        Gap(NOTYET, "a dense count of ids (DenseBincount)"),
     ),
     "several values, sum": Layers((SEVERAL,), lambda keras, x: _pooled(keras, x, "sum")),
     "several values, mean": Layers((SEVERAL,), lambda keras, x: _pooled(keras, x, "mean")),
