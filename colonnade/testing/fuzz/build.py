@@ -10,6 +10,7 @@ from typing import Any
 
 from colonnade.testing.fuzz.build_keras import build_keras
 from colonnade.testing.fuzz.cases import Case, Input, Model, Tower, seed_of
+from colonnade.testing.fuzz.examples import EXAMPLES, listed
 from colonnade.testing.tensorflow import tensorflow
 
 
@@ -19,19 +20,17 @@ def build(model: Model, path: Path) -> Path:
     Facts: a case has the same table whatever other cases the model holds.
     Errors: OptionError where TensorFlow is absent.
     """
-    if model.keras:
+    if model.style == "keras":
         return build_keras(model, path)
     tf = tensorflow()
     with warnings.catch_warnings(), tf.Graph().as_default():
         warnings.simplefilter("ignore")  # TensorFlow deprecates its feature columns
         tf.compat.v1.set_random_seed(model.seed)
         tf.compat.v1.get_variable_scope().set_use_resource(False)
-        inputs = {
-            i.name: tf.compat.v1.placeholder(tf.as_dtype(i.dtype), i.spec.shape, name=i.name) for i in model.inputs
-        }
+        inputs, features = (_parsed if model.style == "examples" else _given)(tf, model)
         outputs: dict[str, Any] = {}
         for tower in model.towers:
-            outputs |= _tower(tf, model, tower, inputs)
+            outputs |= _tower(tf, model, tower, features)
         with tf.compat.v1.Session(config=_plain(tf)) as session:
             tables = tf.compat.v1.tables_initializer()
             session.run([tf.compat.v1.global_variables_initializer(), tables])
@@ -39,10 +38,27 @@ def build(model: Model, path: Path) -> Path:
     return path
 
 
-def _tower(tf: Any, model: Model, tower: Tower, inputs: dict[str, Any]) -> dict[str, Any]:
+def _given(tf: Any, model: Model) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The inputs of the signature, and the features that they are."""
+    inputs = {i.name: tf.compat.v1.placeholder(tf.as_dtype(i.dtype), i.spec.shape, name=i.name) for i in model.inputs}
+    return inputs, {i.name: _feature(tf, i, inputs[i.name]) for i in model.inputs}
+
+
+def _parsed(tf: Any, model: Model) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Serialized Examples, and what is parsed of them: floats of so many values, all else of any number."""
+    examples = tf.compat.v1.placeholder(tf.string, (None,), name=EXAMPLES)
+    varying = listed(model)
+    spec = {
+        i.name: tf.io.VarLenFeature(i.dtype) if i.name in varying else tf.io.FixedLenFeature((i.width,), i.dtype)
+        for i in model.inputs
+    }
+    return {EXAMPLES: examples}, tf.compat.v1.io.parse_example(examples, spec)
+
+
+def _tower(tf: Any, model: Model, tower: Tower, features: dict[str, Any]) -> dict[str, Any]:
     by_name = {i.name: i for i in model.inputs}
     cases = [c for c in model.cases if c.tower == tower.number]
-    features = {name: _feature(tf, by_name[name], inputs[name]) for c in cases for name in c.reads}
+    features = {name: features[name] for c in cases for name in c.reads}
     with tf.compat.v1.variable_scope(f"tower_{tower.number}"):
         columns = [column for c in cases for column in _columns(tf, model, by_name, c)]
         layer = tf.compat.v1.feature_column.input_layer(features, columns)
@@ -65,6 +81,8 @@ def _columns(tf: Any, model: Model, by_name: Mapping[str, Input], case: Case) ->
     if case.kind == "numeric":
         return [tf.feature_column.numeric_column(case.input, (max(item.width, 1),), dtype=tf.as_dtype(case.dtype))]
     of = _crossed(tf, by_name, case) if case.kind == "crossed" else _categorical(tf, item, case)
+    if case.weights:
+        of = tf.feature_column.weighted_categorical_column(of, case.weights)
     if case.form == "plain":
         return [of]
     if case.form == "indicator":

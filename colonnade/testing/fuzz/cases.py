@@ -41,7 +41,7 @@ class Case:
     others: further features of a cross, or of a shared embedding.
     dtype: of the feature column, which may be another integer than its input's.
     size: buckets of a hash or a cross, ids of an identity.   default: the id of what is outside; None where there is
-    none.   mask: of Keras: what gets the id 0.
+    none.   mask: of Keras: what gets the id 0.   weights: the input of a weight for each value.
     """
 
     number: int
@@ -59,15 +59,17 @@ class Case:
     pooling: str = ""
     others: tuple[str, ...] = ()
     mask: str | int | None = None
+    weights: str = ""
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The inputs."""
-        return (self.input, *self.others)
+        return (self.input, *self.others, *((self.weights,) if self.weights else ()))
 
     def text(self) -> str:
         """One line that leaves out what does not apply."""
         named = ("size", "default", "boundaries", "words", "oov_buckets", "embedding_dim", "pooling", "others", "mask")
+        named = (*named, "weights")
         given = [f"{n}={getattr(self, n)!r}" for n in named if getattr(self, n) not in (None, (), 0, "")]
         if self.default == 0:
             given.append("default=0")
@@ -90,14 +92,18 @@ class Tower:
 
 @dataclass(frozen=True)
 class Model:
-    """The model with this number among those of a seed. keras: of Keras layers, else of feature columns."""
+    """The model with this number among those of a seed.
+
+    style: `columns` (feature columns of dense inputs), `examples` (of features of serialized Examples, of which those
+    that are no floats have 0 to `width` values a row) or `keras` (layers).
+    """
 
     seed: int
     index: int
     inputs: tuple[Input, ...]
     cases: tuple[Case, ...]
     towers: tuple[Tower, ...]
-    keras: bool = False
+    style: str = "columns"
 
     def only(self, numbers: Collection[int]) -> Model:
         """The model with these cases alone, and the inputs and towers that they need."""

@@ -16,6 +16,7 @@ from colonnade.errors import ColonnadeError, OptionError
 from colonnade.executable import Executable
 from colonnade.testing.fuzz.build import build
 from colonnade.testing.fuzz.cases import Model
+from colonnade.testing.fuzz.examples import encoded
 from colonnade.testing.requests import Request
 from colonnade.testing.sides import CRASHES, ColonnadeSide, TensorFlowSide
 from colonnade.testing.verify import Verdict, verify
@@ -108,9 +109,8 @@ class Subject:
         except FAILURES as error:
             return [Failure(backend, "compile", type(error).__name__, "", _line(error))]
         oracle = self._tensorflow
-        verdict = self._timed(
-            f"{backend} run", lambda: verify(side, oracle, self.program, self.weights, list(requests))
-        )
+        asked = [encoded(self.model, request) for request in requests]
+        verdict = self._timed(f"{backend} run", lambda: verify(side, oracle, self.program, self.weights, asked))
         self.counts.rows += verdict.rows
         self.counts.compared += sum(r.compared for r in verdict.results.values())
         self.counts.no_oracle += len(verdict.no_oracle)

@@ -11,8 +11,9 @@ import numpy as np
 from colonnade.testing.fuzz.cases import Case, Input, Model, Tower
 
 MIN_CASES, MAX_CASES = 20, 50
-KERAS = 0.25
-"""How many of the models are of Keras layers."""
+STYLES = ("columns", "examples", "keras")
+_STYLES = (0.5, 0.25, 0.25)
+"""How many of the models are of each."""
 POOLINGS = ("mean", "sum", "sqrtn")
 SEPARATORS = (";", ",", "|")
 _DTYPES = ("float32", "float64", "int32", "int64", "string")
@@ -32,26 +33,39 @@ def draw_model(seed: int, index: int) -> Model:
     count = int(rng.integers(MIN_CASES, MAX_CASES + 1))
     inputs = [_input(rng, i) for i in range(max(3, count // 2))]
     towers = tuple(_tower(rng, t) for t in range(int(rng.integers(1, 4))))
-    keras = bool(rng.random() < KERAS)
+    style = str(rng.choice(STYLES, p=_STYLES))
     cases: list[Case] = []
     taken: set[tuple[object, ...]] = set()
     while len(cases) < count:
-        chosen = inputs[int(rng.integers(len(inputs)))]
+        item = inputs[int(rng.integers(len(inputs)))]
         tower = towers[int(rng.integers(len(towers)))]
-        case = _keras_case(rng, len(cases), tower, chosen) if keras else _case(rng, len(cases), tower, chosen)
-        if not keras:
-            case = _of_several(rng, case, tower, inputs)
-        names = _names(case)
-        if keras and (chosen.separator or chosen.width > 3):
-            inputs.append(_input(rng, len(inputs)))
-            continue
-        if not keras and names & taken:
+        made = _case_of(rng, style, len(cases), tower, item, inputs)
+        names = set() if made is None or style == "keras" else _names(made)
+        if made is None or names & taken:
             inputs.append(_input(rng, len(inputs)))
             continue
         taken |= names
-        cases.append(case)
-    model = Model(seed, index, tuple(inputs), tuple(cases), towers, keras)
+        cases.append(made)
+        if made.weights:
+            inputs.append(Input(made.weights, "float32", item.width))
+    model = Model(seed, index, tuple(inputs), tuple(cases), towers, style)
     return model.only({c.number for c in cases})
+
+
+def _case_of(rng: Rng, style: str, number: int, tower: Tower, item: Input, inputs: Sequence[Input]) -> Case | None:
+    """A case of that input; None where the style has none."""
+    if style == "keras":
+        return None if item.separator or item.width > 3 else _keras_case(rng, number, tower, item)
+    if style == "columns":
+        return _of_several(rng, _case(rng, number, tower, item), tower, inputs)
+    if item.separator or not item.width or item.dtype not in ("float32", "int64", "string") or item.name[0] == "w":
+        return None
+    case = _case(rng, number, tower, item)
+    if item.dtype == "int64" and case.kind in ("bucketized", "numeric"):
+        return None  # numbers of a dense feature, of which TensorFlow makes no list
+    if item.dtype == "float32" or case.form != "embedding" or rng.random() < 0.5:
+        return case
+    return replace(case, weights=f"w{number}")
 
 
 def _names(case: Case) -> set[tuple[object, ...]]:
@@ -59,7 +73,7 @@ def _names(case: Case) -> set[tuple[object, ...]]:
     if case.kind == "crossed":
         return {(case.tower, "cross", frozenset(case.reads))}
     kind = case.kind if case.kind in ("bucketized", "numeric") else ""
-    return {(case.tower, name, case.form, kind) for name in case.reads}
+    return {(case.tower, name, case.form, kind, bool(case.weights)) for name in case.reads}
 
 
 def _input(rng: Rng, number: int) -> Input:
