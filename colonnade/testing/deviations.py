@@ -54,6 +54,13 @@ DEVIATIONS = (
         "an id that differs is another row; a difference below the least normal float32 is below any tolerance",
     ),
     Deviation(
+        "weights of almost nothing",
+        "flushes a product or a square of weights to zero where it is a denormal float, also where it is then divided "
+        "by a weight as small: a mean of one row with the weight 1.2e-38 is 0",
+        "keeps it: the mean is the row",
+        "the exact answer; weights of 1e-18 and more have the same answer",
+    ),
+    Deviation(
         "payloads of NaN",
         "gives a NaN whose bits depend on the machine",
         "gives a NaN",

@@ -68,8 +68,8 @@ class Case:
 
     def text(self) -> str:
         """One line that leaves out what does not apply."""
-        named = ("size", "default", "boundaries", "words", "oov_buckets", "embedding_dim", "pooling", "others", "mask")
-        named = (*named, "weights")
+        numbers = ("size", "default", "boundaries", "words", "oov_buckets", "embedding_dim", "pooling")
+        named = (*numbers, "others", "mask", "weights")
         given = [f"{n}={getattr(self, n)!r}" for n in named if getattr(self, n) not in (None, (), 0, "")]
         if self.default == 0:
             given.append("default=0")

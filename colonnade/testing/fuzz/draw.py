@@ -63,8 +63,9 @@ def _case_of(rng: Rng, style: str, number: int, tower: Tower, item: Input, input
     case = _case(rng, number, tower, item)
     if item.dtype == "int64" and case.kind in ("bucketized", "numeric"):
         return None  # numbers of a dense feature, of which TensorFlow makes no list
-    if item.dtype == "float32" or case.form != "embedding" or rng.random() < 0.5:
-        return case
+    may_be_missing = case.kind in ("identity", "vocabulary") and case.default is None and not case.oov_buckets
+    if case.form != "embedding" or not may_be_missing or rng.random() < 0.5:
+        return case  # weights of ids that are proven to be there are not understood yet
     return replace(case, weights=f"w{number}")
 
 

@@ -23,6 +23,8 @@ FEW_BYTES = 200
 """Hashed in three chunks and a rest; each chunk takes an interpreter half a second."""
 PLAIN = ("identity", "embedded")
 """Kinds whose ids are the input itself; Keras counts negative ones from the end of its table."""
+LEAST_WEIGHT = 1e-18
+"""Of smaller weights products and squares are denormal floats: see the deviations."""
 _SHARE = {"ordinary": 0.1, "corner": 0.9, "missing": 1.0, "hostile": 0.5}
 """How many of the values are corners, by the kind of a request."""
 _INTEGERS = (-1, -1, 0, 1, -2, 9, 10, 99, -100, 2**31 - 1, -(2**31), 2**31, 2**32 + 3, 2**53 + 1, 2**63 - 1, -(2**63))
@@ -65,6 +67,8 @@ def _values(model: Model, item: Input, kind: str, rows: int, rng: np.random.Gene
     hints = _hints(model, item)
     found = ordinary_feed((item.spec,), rows, rng, hints)[item.name]
     pool = _missing(item) if kind == "missing" else _corners(model, item, hints, hostile=kind == "hostile")
+    if any(c.weights == item.name for c in model.cases):
+        pool = pool[~((pool != 0) & (np.abs(pool) < LEAST_WEIGHT))]
     at = rng.random(found.shape) < _SHARE[kind]
     found[at] = pool[rng.integers(len(pool), size=int(at.sum()))]
     return found
