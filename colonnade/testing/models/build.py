@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.errors import OptionError
-from colonnade.testing.models.spec import ColumnSpec, ModelSpec
+from colonnade.testing.models.spec import DENSE, EXAMPLES, ColumnSpec, ModelSpec
 from colonnade.testing.tensorflow import tensorflow
 
 # Uniform on (-sqrt 3, sqrt 3) has variance 1, which uniform weights of limit sqrt(6 / fan_in) then keep through ReLU
@@ -38,20 +38,32 @@ def build(spec: ModelSpec, path: Path) -> Path:
 
 
 def _outputs(tf: Any, spec: ModelSpec, inputs: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    features = {column.name: _feature(tf, column, inputs[column.name]) for column in spec.columns}
     columns = [_embedding(tf, spec, column) for column in spec.columns]
+    if spec.serialized:
+        features = _parsed(tf, spec, columns, inputs[EXAMPLES])
+    else:
+        features = {column.name: _feature(tf, column, inputs[column.name]) for column in spec.columns}
     concat = tf.compat.v1.feature_column.input_layer(features, columns)
     extra = {"columns": concat} if spec.extra_outputs else {}
     if not spec.top:
         return {"output": concat}, extra
     hidden = concat
     if spec.num_dense:
-        hidden = tf.concat([_mlp(tf, spec, "bottom", inputs["dense"], spec.bottom), concat], axis=1, name="top_input")
+        dense = features[DENSE] if spec.serialized else inputs[DENSE]
+        hidden = tf.concat([_mlp(tf, spec, "bottom", dense, spec.bottom), concat], axis=1, name="top_input")
     hidden = _mlp(tf, spec, "top", hidden, spec.top)
     score = tf.sigmoid(_layer(tf, spec, "logit", hidden, 1), name="score")
     if spec.extra_outputs:
         extra["score"] = score
     return {"prediction": tf.round(score, name="prediction")}, extra
+
+
+def _parsed(tf: Any, spec: ModelSpec, columns: list[Any], examples: Any) -> dict[str, Any]:
+    """The features of serialized Examples, as the columns say."""
+    wanted = tf.feature_column.make_parse_example_spec(columns)
+    if spec.num_dense:
+        wanted[DENSE] = tf.io.FixedLenFeature([spec.num_dense], tf.float32)
+    return dict(tf.io.parse_example(examples, wanted))
 
 
 def _feature(tf: Any, column: ColumnSpec, placeholder: Any) -> Any:

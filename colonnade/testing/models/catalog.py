@@ -85,6 +85,21 @@ def tiny(*, seed: int = 0, extra_outputs: bool = False, name: str = "tiny") -> M
     return ModelSpec(name, columns, 8, (8,), (16, 8), seed, extra_outputs)
 
 
+def examples(num_columns: int, *, seed: int = 0, extra_outputs: bool = False) -> ModelSpec:
+    """A model of serialized Examples: half of its columns bucketized, a quarter hashed ids, a quarter hashed strings.
+
+    Facts: top network 256-128-1; ids and strings are lists of any length.
+    """
+    kinds = (
+        lambda i: _bucketized(f"num_{i}"),
+        lambda i: ColumnSpec(f"int_{i}", "hash", "int64", 1000, 8, "mean"),
+        lambda i: _bucketized(f"num_{i}"),
+        lambda i: ColumnSpec(f"str_{i}", "hash", "string", 10_000, 8, "mean"),
+    )
+    columns = tuple(kinds[i % len(kinds)](i) for i in range(num_columns))
+    return ModelSpec(f"examples{num_columns}", columns, 8, (8,), (256, 128), seed, extra_outputs, serialized=True)
+
+
 def varied(spec: ModelSpec, *, seed: int, name: str) -> ModelSpec:
     """`spec` with boundaries, rows, embedding dims, pooling, dtypes and separators drawn anew for every column.
 
@@ -97,9 +112,9 @@ def varied(spec: ModelSpec, *, seed: int, name: str) -> ModelSpec:
 def named(name: str) -> ModelSpec:
     """The model called `name`.
 
-    Facts: `micro<N>`; `tiny`; `E<k>` or `F<k>` with a k-th of the columns and large rows 2^12 (2^10 from k = 20 on);
-    `E_full_cols` and `F_full_cols` with large rows 2^17; `E` and `F` as published. Suffix `_varied`: columns differ in
-    everything. Suffix `_outputs`: with the signature `columns`.
+    Facts: `micro<N>`; `examples<N>`; `tiny`; `E<k>` or `F<k>` with a k-th of the columns and large rows 2^12 (2^10 from
+    k = 20 on); `E_full_cols` and `F_full_cols` with large rows 2^17; `E` and `F` as published. Suffix `_varied`: columns
+    differ in everything. Suffix `_outputs`: with the signature `columns`.
     Errors: OptionError for any other name.
     """
     base, *suffixes = re.split(r"_(?=varied$|outputs$|varied_outputs$)|(?<=varied)_", name)
@@ -113,6 +128,8 @@ def _base(base: str, name: str) -> ModelSpec:
     makers: dict[str, Callable[..., ModelSpec]] = {"E": model_e, "F": model_f}
     if match := re.fullmatch(r"micro([1-9]\d*)", base):
         return micro(int(match[1]))
+    if match := re.fullmatch(r"examples([1-9]\d*)", base):
+        return examples(int(match[1]))
     if match := re.fullmatch(r"([EF])([1-9]\d*)", base):
         divisor = int(match[2])
         return makers[match[1]](divisor=divisor, large_rows=1 << (12 if divisor < 20 else 10))
@@ -125,7 +142,8 @@ def _base(base: str, name: str) -> ModelSpec:
     raise OptionError(
         "no such test model",
         got=name,
-        want="micro<N>, tiny, E, F, E<k>, F<k>, E_full_cols or F_full_cols, with _varied or _outputs at the end",
+        want="micro<N>, examples<N>, tiny, E, F, E<k>, F<k>, E_full_cols or F_full_cols, with _varied or _outputs "
+        "at the end",
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from colonnade.errors import OptionError, listed
 from colonnade.testing.models.examples import encode_example
-from colonnade.testing.models.spec import ModelSpec, TensorSpec
+from colonnade.testing.models.spec import DENSE, EXAMPLES, ColumnSpec, ModelSpec, TensorSpec
 
 Array = NDArray[Any]
 Feed = dict[str, Array]
@@ -52,7 +52,17 @@ def hints_of(spec: ModelSpec) -> Hints:
     return Hints(
         boundaries={c.name: c.boundaries for c in columns if c.boundaries},
         separators={c.name: c.separator.encode() for c in columns if c.kind == "split_hash"},
+        examples={EXAMPLES: [_in_example(c) for c in columns] + _dense(spec)} if spec.serialized else {},
     )
+
+
+def _in_example(column: ColumnSpec) -> TensorSpec:
+    """A column's feature: one float, or any number of ids or strings."""
+    return replace(column.input, shape=(1,) if column.kind == "bucketized" else (None,))
+
+
+def _dense(spec: ModelSpec) -> list[TensorSpec]:
+    return [TensorSpec(DENSE, "float32", (spec.num_dense,))] if spec.num_dense else []
 
 
 def spec_feed(spec: ModelSpec, batch: int, rng: np.random.Generator) -> Feed:

@@ -9,6 +9,8 @@ from typing import Literal
 
 Kind = Literal["bucketized", "hash", "split_hash"]
 Pooling = Literal["sum", "mean", "sqrtn"]
+EXAMPLES, DENSE = "examples", "dense"
+"""The input of a model that parses; the floats of the bottom network."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class ModelSpec:
 
     Facts: with `top` empty the output is the concat itself; otherwise the rounded sigmoid of the top network, whose
     input is the bottom network over `num_dense` floats beside the concat. `extra_outputs` adds the signature
-    `columns` with the concat (and the sigmoid).
+    `columns` with the concat (and the sigmoid). `serialized`: the model's one input is serialized Examples, with a
+    feature for each column's input (strings and ids of any number, floats of one).
     """
 
     name: str
@@ -63,11 +66,19 @@ class ModelSpec:
     top: tuple[int, ...] = ()
     seed: int = 0
     extra_outputs: bool = False
+    serialized: bool = False
 
     @property
     def inputs(self) -> tuple[TensorSpec, ...]:
         """Every placeholder of the model, columns first."""
-        dense = (TensorSpec("dense", "float32", (None, self.num_dense)),) if self.num_dense else ()
+        if self.serialized:
+            return (TensorSpec(EXAMPLES, "string", (None,)),)
+        return self.features
+
+    @property
+    def features(self) -> tuple[TensorSpec, ...]:
+        """What the columns and the bottom network read, columns first."""
+        dense = (TensorSpec(DENSE, "float32", (None, self.num_dense)),) if self.num_dense else ()
         return tuple(column.input for column in self.columns) + dense
 
     @property
@@ -78,5 +89,8 @@ class ModelSpec:
     @property
     def digest(self) -> str:
         """12 hex digits that differ for specs that make different models."""
-        text = json.dumps(asdict(self), sort_keys=True)
+        fields = asdict(self)
+        if not self.serialized:
+            del fields["serialized"]  # models made before there was such a field keep their digest
+        text = json.dumps(fields, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:12]
