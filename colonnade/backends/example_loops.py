@@ -15,6 +15,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.backends.memory import load_i32, load_i64, load_u8, store_i32, store_i64, store_u8
 from colonnade.core.examples import ABSENT, COUNT, DTYPE, KIND, UNREADABLE
 
 Array = npt.NDArray[Any]
@@ -45,14 +46,14 @@ def _part(function: Callable[..., Any]) -> Any:
 
 
 @_part
-def _varint(data: Array, at: int, end: int) -> tuple[np.uint64, int]:
+def _varint(data: int, at: int, end: int) -> tuple[np.uint64, int]:
     """The value and the offset behind it; the offset -1: it does not parse."""
     value = np.uint64(0)
     shift = np.uint64(0)
     for k in range(10):
         if at + k >= end:
             return np.uint64(0), -1
-        byte = np.uint64(data[at + k])
+        byte = np.uint64(load_u8(data + at + k))
         value |= (byte & np.uint64(0x7F)) << shift
         if byte < np.uint64(0x80):
             return value, at + k + 1
@@ -61,15 +62,15 @@ def _varint(data: Array, at: int, end: int) -> tuple[np.uint64, int]:
 
 
 @_part
-def _length(data: Array, at: int, end: int) -> tuple[int, int]:
-    if at < end and data[at] < 0x80:
-        return int(data[at]), at + 1
+def _length(data: int, at: int, end: int) -> tuple[int, int]:
+    if at < end and load_u8(data + at) < 0x80:
+        return int(load_u8(data + at)), at + 1
     value, at = _varint(data, at, end)
     return int(value & np.uint64(0xFFFFFFFF)), at
 
 
 @_part
-def _span(data: Array, at: int, end: int) -> tuple[int, int]:
+def _span(data: int, at: int, end: int) -> tuple[int, int]:
     """Begin and end of the bytes behind a length; the end -1: they are not all there."""
     length, at = _length(data, at, end)
     if at < 0 or at + length > end:
@@ -78,7 +79,7 @@ def _span(data: Array, at: int, end: int) -> tuple[int, int]:
 
 
 @_part
-def _skipped(data: Array, at: int, end: int) -> int:
+def _skipped(data: int, at: int, end: int) -> int:
     tag, at = _varint(data, at, end)
     if at < 0:
         return -1
@@ -94,36 +95,36 @@ def _skipped(data: Array, at: int, end: int) -> int:
 
 
 @_part
-def _find(data: Array, start: int, end: int, keys: Array, key_ends: Array, table: Array, guess: int) -> int:
-    """The number of a key, -1: nobody asks for it.   guess: looked at first."""
+def _find(data: int, start: int, end: int, keys: int, key_ends: int, table: int, mask: int, guess: int) -> int:
+    """The number of a key, -1: nobody asks for it.   guess: looked at first.   mask: places of the table less one."""
     if guess >= 0 and _same(data, start, end, keys, key_ends, guess):
         return guess
     h = np.uint64(14695981039346656037)
     for at in range(start, end):
-        h = (h ^ np.uint64(data[at])) * np.uint64(1099511628211)
-    mask = np.uint64(len(table) - 1)
-    place = h & mask
-    while table[place] >= 0:
-        key = int(table[place])
+        h = (h ^ np.uint64(load_u8(data + at))) * np.uint64(1099511628211)
+    place = np.int64(h & np.uint64(mask))
+    while True:
+        key = load_i64(table + 8 * place)
+        if key < 0:
+            return -1
         if _same(data, start, end, keys, key_ends, key):
             return key
-        place = (place + np.uint64(1)) & mask
-    return -1
+        place = (place + 1) & mask
 
 
 @_part
-def _same(data: Array, start: int, end: int, keys: Array, key_ends: Array, key: int) -> bool:
-    first = key_ends[key]
-    if end - start != key_ends[key + 1] - first:
+def _same(data: int, start: int, end: int, keys: int, key_ends: int, key: int) -> bool:
+    first = load_i64(key_ends + 8 * key)
+    if end - start != load_i64(key_ends + 8 * key + 8) - first:
         return False
     for k in range(end - start):  # noqa: SIM110  numba knows no `all`
-        if data[start + k] != keys[first + k]:
+        if load_u8(data + start + k) != load_u8(keys + first + k):
             return False
     return True
 
 
 @_part
-def _entry(data: Array, at: int, end: int) -> tuple[int, int, int, int, int]:
+def _entry(data: int, at: int, end: int) -> tuple[int, int, int, int, int]:
     """Begin and end of the key and of the value, and the offset behind the entry; -1: unreadable."""
     length, at = _length(data, at, end)
     if at < 0:
@@ -148,7 +149,7 @@ def _entry(data: Array, at: int, end: int) -> tuple[int, int, int, int, int]:
 
 @_part
 def _entries(
-    data: Array, at: int, end: int, keys: Array, key_ends: Array, table: Array, after: Array, found: Array
+    data: int, at: int, end: int, keys: int, key_ends: int, table: int, mask: int, after: int, found: int
 ) -> int:
     """Write (key, begin, end of its value) of every entry that is asked for; gives their number, -1: unreadable.
 
@@ -156,7 +157,7 @@ def _entries(
     """
     num, last = 0, 0
     while at < end:
-        if data[at] != _ENTRY:
+        if load_u8(data + at) != _ENTRY:
             at = _skipped(data, at, end)
             if at < 0:
                 return -1
@@ -166,22 +167,25 @@ def _entries(
             return -1
         stop = min(end, at + length)
         while at < stop:
-            if data[at] != _ENTRY:
+            if load_u8(data + at) != _ENTRY:
                 return -1
             key_start, key_end, value_start, value_end, at = _entry(data, at + 1, stop)
             if at < 0:
                 return -1
-            key = _find(data, key_start, key_end, keys, key_ends, table, after[last])
+            key = _find(data, key_start, key_end, keys, key_ends, table, mask, load_i64(after + 8 * last))
             if key >= 0:
-                found[num, 0], found[num, 1], found[num, 2] = key, value_start, value_end
+                place = found + 24 * num
+                store_i64(place, key)
+                store_i64(place + 8, value_start)
+                store_i64(place + 16, value_end)
                 num += 1
-                after[last] = key
+                store_i64(after + 8 * last, key)
                 last = key + 1
     return num
 
 
 @_part
-def _body(data: Array, start: int, end: int) -> tuple[int, int]:
+def _body(data: int, start: int, end: int) -> tuple[int, int]:
     """The body of a list, from the tag of its field; the end -1: its length does not parse."""
     length, at = _length(data, start + 1, end)
     if at < 0:
@@ -190,20 +194,20 @@ def _body(data: Array, start: int, end: int) -> tuple[int, int]:
 
 
 @_part
-def _packed(data: Array, at: int, end: int) -> tuple[int, int, bool]:
+def _packed(data: int, at: int, end: int) -> tuple[int, int, bool]:
     """The packed numbers of a list's body and true, or the body itself and false; the offset -1: unreadable."""
-    if at < end and data[at] == _ENTRY:
+    if at < end and load_u8(data + at) == _ENTRY:
         length, at = _length(data, at + 1, end)
         return (at, length, True) if at >= 0 else (-1, 0, True)
     return at, end - at, False
 
 
 @_part
-def _count_texts(data: Array, at: int, end: int) -> tuple[int, int]:
+def _count_texts(data: int, at: int, end: int) -> tuple[int, int]:
     """How many strings the body of a list has, and their bytes; -1: it does not parse."""
     num, size = 0, 0
     while at < end:
-        if data[at] != _ENTRY:
+        if load_u8(data + at) != _ENTRY:
             return -1, 0
         first, at = _span(data, at + 1, end)
         if at < 0:
@@ -214,7 +218,7 @@ def _count_texts(data: Array, at: int, end: int) -> tuple[int, int]:
 
 
 @_part
-def _count_floats(data: Array, at: int, end: int) -> int:
+def _count_floats(data: int, at: int, end: int) -> int:
     at, length, packed = _packed(data, at, end)
     if at < 0:
         return -1
@@ -222,7 +226,7 @@ def _count_floats(data: Array, at: int, end: int) -> int:
         return length // 4 if at + length // 4 * 4 <= end else -1
     num = 0
     while at < end:
-        if data[at] != _FLOAT or at + 5 > end:
+        if load_u8(data + at) != _FLOAT or at + 5 > end:
             return -1
         at += 5
         num += 1
@@ -230,7 +234,7 @@ def _count_floats(data: Array, at: int, end: int) -> int:
 
 
 @_part
-def _count_integers(data: Array, at: int, end: int) -> int:
+def _count_integers(data: int, at: int, end: int) -> int:
     at, length, packed = _packed(data, at, end)
     if at < 0:
         return -1
@@ -238,7 +242,7 @@ def _count_integers(data: Array, at: int, end: int) -> int:
     num = 0
     while at < stop:
         if not packed:
-            if data[at] != _INTEGER:
+            if load_u8(data + at) != _INTEGER:
                 return -1
             at += 1
         _, at = _varint(data, at, stop)
@@ -272,22 +276,32 @@ def scan(
     places: [F, B, 2] of -1, counts: [F, B] and sizes: [F, B], bytes of strings, of 0; written.
     troubles: [B, 4] Example, feature, code, what it has; written.
     """
-    bad = 0
-    for e in range(len(ends) - 1):
+    bad, num_rows, num_features = 0, len(ends) - 1, len(spec)
+    text, names, name_ends = data.ctypes.data, keys.ctypes.data, key_ends.ctypes.data
+    places_at, counts_at, sizes_at = places.ctypes.data, counts.ctypes.data, sizes.ctypes.data
+    specs, listed, mask = spec.ctypes.data, found.ctypes.data, len(table) - 1
+    for e in range(num_rows):
         code, where, has = 0, -1, 0
-        num = _entries(data, ends[e], ends[e + 1], keys, key_ends, table, after, found)
+        num = _entries(
+            text, ends[e], ends[e + 1], names, name_ends, table.ctypes.data, mask, after.ctypes.data, listed
+        )  # fmt: skip
         if num < 0:
             code = UNREADABLE
         k = num - 1
         while k >= 0 and code == 0:
-            f = first[found[k, 0]]
+            entry = listed + 24 * k
+            f = first[load_i64(entry)]
             while f >= 0 and code == 0:
-                code, has = _feature(data, found[k, 1], found[k, 2], spec, f, e, places, counts, sizes)
+                at = f * num_rows + e
+                begin, stop = load_i64(entry + 8), load_i64(entry + 16)
+                code, has = _feature(
+                    text, begin, stop, specs + 32 * f, places_at + 16 * at, counts_at + 8 * at, sizes_at + 8 * at
+                )
                 where = f
                 f = following[f]
             k -= 1
         if code == 0:
-            where = _absent(spec, places, e)
+            where = _absent(specs, num_features, places_at + 16 * e, 16 * num_rows)
             code = ABSENT if where >= 0 else 0
         if code:
             troubles[bad, 0], troubles[bad, 1], troubles[bad, 2], troubles[bad, 3] = e, where, code, has
@@ -296,78 +310,82 @@ def scan(
 
 
 @_part
-def _absent(spec: Array, places: Array, e: int) -> int:
+def _absent(spec: int, num: int, places: int, pitch: int) -> int:
     """The first dense feature that an Example lacks and that has no default; -1: none."""
-    for f in range(len(spec)):
-        if spec[f, 1] == DENSE and places[f, e, 0] < 0 and spec[f, 3] == 0:
+    for f in range(num):
+        one = spec + 32 * f
+        if load_i64(one + 8) == DENSE and load_i64(places + pitch * f) < 0 and load_i64(one + 24) == 0:
             return f
     return -1
 
 
 @_part
-def _feature(
-    data: Array, start: int, end: int, spec: Array, f: int, e: int, places: Array, counts: Array, sizes: Array
-) -> tuple[int, int]:
-    """Note one feature of an Example; gives what is wrong, and what it has."""
+def _feature(data: int, start: int, end: int, spec: int, place: int, count: int, bytes_at: int) -> tuple[int, int]:
+    """Note one feature of an Example; gives what is wrong, and what it has.
+
+    spec, place, count, bytes_at: addresses of what is known of the feature, and of where its list is noted.
+    """
+    kind, size = load_i64(spec + 8), load_i64(spec + 16)
     field = 0
     if start < end:
-        field = int(data[start] >> 3)
-        if data[start] & 7 != 2 or field < 1 or field > 3:
+        tag = int(load_u8(data + start))
+        field = tag >> 3
+        if tag & 7 != 2 or field < 1 or field > 3:
             return KIND, 0
-    if places[f, e, 0] >= 0:
+    if load_i64(place) >= 0:
         return 0, 0
     if start == end:
-        if spec[f, 1] != DENSE:
-            places[f, e, 0], places[f, e, 1] = start, start
+        if kind != DENSE:
+            store_i64(place, start)
+            store_i64(place + 8, start)
         return 0, 0
-    if field != spec[f, 0]:
+    if field != load_i64(spec):
         return DTYPE, field
     at, stop = _body(data, start, end)
     if stop < 0:
         return UNREADABLE, 0
-    num, size = 0, 0
+    num, num_bytes = 0, 0
     if field == TEXT:
-        num, size = _count_texts(data, at, stop)
+        num, num_bytes = _count_texts(data, at, stop)
     elif field == FLOAT:
         num = _count_floats(data, at, stop)
     else:
         num = _count_integers(data, at, stop)
     if num < 0:
         return UNREADABLE, 0
-    if (spec[f, 1] == DENSE and num != spec[f, 2]) or (spec[f, 1] == PADDED and num > spec[f, 2]):
+    if (kind == DENSE and num != size) or (kind == PADDED and num > size):
         return COUNT, num
-    places[f, e, 0], places[f, e, 1] = at, stop
-    counts[f, e] = num
-    sizes[f, e] = size
+    store_i64(place, at)
+    store_i64(place + 8, stop)
+    store_i64(count, num)
+    store_i64(bytes_at, num_bytes)
     return 0, 0
 
 
 @_part
-def _write_floats(data: Array, start: int, end: int, out: Array, to: int) -> int:
-    """The bits of the floats of one list; gives how many there are. out: uint32."""
+def _write_floats(data: int, start: int, end: int, out: int) -> int:
+    """The bits of the floats of one list, 4 bytes each; gives how many there are."""
     at, length, packed = _packed(data, start, end)
     step = 4 if packed else 5
     num = int(length // step)
     at += 0 if packed else 1
     for k in range(num):
-        p = at + k * step
-        low = np.uint32(data[p]) | np.uint32(data[p + 1]) << np.uint32(8)
-        out[to + k] = low | np.uint32(data[p + 2]) << np.uint32(16) | np.uint32(data[p + 3]) << np.uint32(24)
+        store_i32(out + 4 * k, np.int32(load_i32(data + at + k * step)))
     return num
 
 
 @_part
-def _write_integers(data: Array, start: int, end: int, out: Array, to: int) -> int:
-    """The integers of one list; gives how many there are. out: int64."""
+def _write_integers(data: int, start: int, end: int, out: int) -> int:
+    """The integers of one list, 8 bytes each; gives how many there are."""
     at, length, packed = _packed(data, start, end)
     stop = min(end, at + length)
-    k = to
+    num = 0
     while at < stop:
         at += 0 if packed else 1
         value, at = _varint(data, at, stop)
-        out[k] = np.int64(value)
-        k += 1
-    return int(k - to)
+        store_i64(out + 8 * num, np.int64(value))
+        num += 1
+    return num
 
 
 @_jit
@@ -399,15 +417,16 @@ def copy_numbers(
     for w in range(len(wanted)):
         f, base, fill = wanted[w, 0], wanted[w, 1], wanted[w, 2]
         is_float = spec[f, 0] == FLOAT
+        text = data.ctypes.data
         size = 0 if spec[f, 1] == RAGGED else spec[f, 2]
         for e in range(ends.shape[1] - 1):
             start, to = places[f, e, 0], base + ends[f, e]
             num = 0
             if start >= 0:
                 if is_float:
-                    num = _write_floats(data, start, places[f, e, 1], floats, to)
+                    num = _write_floats(text, start, places[f, e, 1], floats.ctypes.data + 4 * to)
                 else:
-                    num = _write_integers(data, start, places[f, e, 1], integers, to)
+                    num = _write_integers(text, start, places[f, e, 1], integers.ctypes.data + 8 * to)
             for k in range(num, size):
                 if is_float:
                     floats[to + k] = np.uint32(fills[fill + k])
@@ -424,14 +443,15 @@ def copy_texts(
     fill, fill_ends: strings to fill with; spread: 1 where each has its own place, 0 where one is for all places.
     """
     at_out, k = 0, 0
+    text, target = data.ctypes.data, out.ctypes.data
     out_ends[0] = 0
     for e in range(len(places)):
         at, end = places[e, 0], places[e, 1]
         num = 0
         while 0 <= at < end:
-            first, at = _span(data, at + 1, end)
+            first, at = _span(text, at + 1, end)
             for p in range(first, at):
-                out[at_out] = data[p]
+                store_u8(target + at_out, load_u8(text + p))
                 at_out += 1
             k += 1
             num += 1

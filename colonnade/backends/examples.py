@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from colonnade.backends import example_loops as loops
+from colonnade.backends import memory
 from colonnade.backends.code_cache import CodeCache, Results
 from colonnade.backends.feed_values import Unfit, as_array, is_text
 from colonnade.core import examples
@@ -293,7 +294,7 @@ def _adopt(results: Results) -> Mapping[str, Any]:
 
 
 def _sources() -> Iterable[Path]:
-    return [Path(module) for module in (__file__, str(loops.__file__), str(examples.__file__))]
+    return [Path(str(module)) for module in (__file__, loops.__file__, memory.__file__, examples.__file__)]
 
 
 LOOPS = CodeCache("examples", "the loops that decode Examples", _sources, _results, _adopt)

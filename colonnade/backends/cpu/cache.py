@@ -9,6 +9,7 @@ from typing import Any
 
 from numba import types
 
+from colonnade.backends import memory
 from colonnade.backends.code_cache import CodeCache, Results
 from colonnade.backends.cpu import (
     elements,
@@ -65,6 +66,7 @@ def _sources() -> Iterator[Path]:
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         if path.name not in NOT_COMPILED:
             yield path
+    yield Path(memory.__file__)
     yield Path(fingerprint.__file__)
     yield Path(quantize.__file__)
 

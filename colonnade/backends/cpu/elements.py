@@ -9,19 +9,11 @@ import numpy as np
 
 from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
-from colonnade.backends.cpu.intrinsics import (
-    call_tile,
-    kernel,
-    load_f32,
-    load_i32,
-    load_i64,
-    store_f32,
-    store_i64,
-    store_u8,
-)
+from colonnade.backends.cpu.intrinsics import call_tile
 from colonnade.backends.cpu.scratch import MORE_OTHER_VALUES, MORE_VALUES, OTHER_VALUES, PAIR, VALUES
 from colonnade.backends.cpu.tiles.registry import JOIN, STEP_BYTES
 from colonnade.backends.cpu.units import implements
+from colonnade.backends.memory import kernel, load_f32, load_i32, load_i64, store_f32, store_i64, store_u8
 
 ONE_BYTE = np.uint8(1)
 NO_CALL = 0

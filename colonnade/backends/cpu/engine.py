@@ -6,12 +6,13 @@ Legend: `call` is the address of a call's context, `d` of a column's descriptor,
 from __future__ import annotations
 
 from colonnade.backends.cpu import words as w
-from colonnade.backends.cpu.intrinsics import atomic_add, kernel, load_i64, scratch
+from colonnade.backends.cpu.intrinsics import atomic_add, scratch
 from colonnade.backends.cpu.lookups import copy_slots, slot_of
 from colonnade.backends.cpu.offsets import cut
 from colonnade.backends.cpu.scratch import SCRATCH_BYTES
 from colonnade.backends.cpu.units import run_numeric, run_pooled, run_single, run_split, run_spread
 from colonnade.backends.cpu.widen import put_row
+from colonnade.backends.memory import kernel, load_i64
 
 _memory = scratch(SCRATCH_BYTES)
 

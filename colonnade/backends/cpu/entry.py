@@ -15,11 +15,10 @@ from colonnade.backends.cpu.intrinsics import (
     atomic_replace,
     atomic_swap,
     call_worker,
-    kernel,
-    load_i64,
     pause,
     system_call,
 )
+from colonnade.backends.memory import kernel, load_i64
 
 LINE = 64
 TURN, OPEN, ACTIVE, SLEEPERS, LOCK, STOP, SEATS, CALL = (LINE * k for k in range(8))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from colonnade.backends.cpu.intrinsics import kernel, load_u8, load_u32, load_u64
+from colonnade.backends.memory import kernel, load_u8, load_u32, load_u64
 from colonnade.core import fingerprint as reference
 
 U = np.uint64

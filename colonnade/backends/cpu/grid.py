@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.backends.cpu.intrinsics import kernel, load_f32, load_i64, load_u16, store_i64
+from colonnade.backends.memory import kernel, load_f32, load_i64, load_u16, store_i64
 from colonnade.ops.bucketize import flushed
 
 Floats = npt.NDArray[np.float32]

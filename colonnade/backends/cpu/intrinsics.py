@@ -1,4 +1,4 @@
-"""Raw memory, SIMD values, scratch memory, atomics and system calls for numba, in portable LLVM IR.
+"""SIMD values, scratch memory, atomics and system calls for numba, in portable LLVM IR.
 
 Legend: an address is an int64. Loads and stores assume no alignment unless they say so.
 """
@@ -7,76 +7,31 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic as _intrinsic
 from numba.extending import models, register_model
 
-F = TypeVar("F", bound=Callable[..., Any])
+from colonnade.backends.memory import (
+    F32,
+    F64,
+    I1,
+    I8,
+    I16,
+    I32,
+    I64,
+    I128,
+    POINTER,
+    intrinsic,
+    loading,
+    storing,
+)
 
-F32, F64 = ir.FloatType(), ir.DoubleType()
-I1, I8, I16, I32, I64, I128 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64, 128))
-POINTER = ir.PointerType()
 LANES = 8
 BYTES = 16
-
-
-def kernel(function: F) -> F:
-    """Compile with numba when an entry point needs it: no GIL, C division, no bounds checks."""
-    return cast(F, njit(nogil=True, error_model="numpy", boundscheck=False)(function))
-
-
-def intrinsic(function: Callable[..., Any]) -> Any:
-    """A function whose LLVM IR we write: called without its first operand, numba's typing context."""
-    return _intrinsic(function)
-
-
-def _load(llvm: ir.Type, numba_type: types.Type) -> Any:
-    @intrinsic
-    def load(typing: Any, address: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            value = builder.load(builder.inttoptr(args[0], POINTER), typ=llvm, align=1)
-            if numba_type is types.int64 and llvm is not I64:
-                return builder.sext(value, I64) if llvm is I32 else builder.zext(value, I64)
-            return value
-
-        return numba_type(types.int64), generate
-
-    return load
-
-
-def _store(llvm: ir.Type, numba_type: types.Type) -> Any:
-    @intrinsic
-    def store(typing: Any, address: Any, value: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            builder.store(args[1], builder.inttoptr(args[0], POINTER), align=1)
-            return context.get_dummy_value()
-
-        return types.void(types.int64, numba_type), generate
-
-    return store
-
-
-load_u8: Callable[[int], np.uint8] = _load(I8, types.uint8)
-store_u8: Callable[[int, np.uint8], None] = _store(I8, types.uint8)
-load_u16: Callable[[int], int] = _load(I16, types.int64)
-"""Widened to int64."""
-store_i32: Callable[[int, np.int32], None] = _store(I32, types.int32)
-load_i32: Callable[[int], int] = _load(I32, types.int64)
-"""Widened to int64."""
-load_u32: Callable[[int], np.uint32] = _load(I32, types.uint32)
-load_i64: Callable[[int], int] = _load(I64, types.int64)
-store_i64: Callable[[int, int], None] = _store(I64, types.int64)
-load_u64: Callable[[int], np.uint64] = _load(I64, types.uint64)
-store_u64: Callable[[int, np.uint64], None] = _store(I64, types.uint64)
-load_f32: Callable[[int], np.float32] = _load(F32, types.float32)
-store_f32: Callable[[int, np.float32], None] = _store(F32, types.float32)
-load_f64: Callable[[int], np.float64] = _load(F64, types.float64)
-store_f64: Callable[[int, np.float64], None] = _store(F64, types.float64)
 
 
 class _Lanes(types.Type):
@@ -96,7 +51,7 @@ class _LanesModel(models.PrimitiveModel):
         super().__init__(manager, fe_type, VECTOR)
 
 
-load_lanes, store_lanes = _load(VECTOR, LANES_TYPE), _store(VECTOR, LANES_TYPE)
+load_lanes, store_lanes = loading(VECTOR, LANES_TYPE), storing(VECTOR, LANES_TYPE)
 
 
 def _all(kind: Any, value: Any) -> Any:

@@ -10,7 +10,6 @@ import numpy as np
 from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.elements import filter_tokens
-from colonnade.backends.cpu.intrinsics import kernel, load_f32, load_i64, load_u8, store_f32, store_i64
 from colonnade.backends.cpu.lookups import slot_of
 from colonnade.backends.cpu.offsets import first_element, offsets_of
 from colonnade.backends.cpu.pooling import divisor_of, scaling
@@ -28,6 +27,7 @@ from colonnade.backends.cpu.units import (
 )
 from colonnade.backends.cpu.weighted import divide_by_weights
 from colonnade.backends.cpu.widen import put_row
+from colonnade.backends.memory import kernel, load_f32, load_i64, load_u8, store_f32, store_i64
 
 NO_BYTE = np.uint8(0)
 ONE = np.float32(1)

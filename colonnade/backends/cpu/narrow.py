@@ -11,7 +11,6 @@ import numpy as np
 
 from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
-from colonnade.backends.cpu.intrinsics import kernel, load_i32, load_i64, store_i64
 from colonnade.backends.cpu.lookups import slot_of
 from colonnade.backends.cpu.pooling import divisor_of, scaling
 from colonnade.backends.cpu.rows import (
@@ -35,6 +34,7 @@ from colonnade.backends.cpu.scratch import (
 )
 from colonnade.backends.cpu.units import implements
 from colonnade.backends.cpu.widen import add_narrow, put_row, widen
+from colonnade.backends.memory import kernel, load_i32, load_i64, store_i64
 
 ONE = np.float32(1)
 

@@ -7,8 +7,8 @@ offsets, 0 where its fields are dense and have `width` elements a row.
 from __future__ import annotations
 
 from colonnade.backends.cpu import words as w
-from colonnade.backends.cpu.intrinsics import kernel, load_i64
 from colonnade.backends.cpu.scratch import TILE
+from colonnade.backends.memory import kernel, load_i64
 
 
 @kernel

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
-from colonnade.backends.cpu.intrinsics import load_i64, store_i64
 from colonnade.backends.cpu.offsets import first_element, offsets_of, tile_rows
 from colonnade.backends.cpu.scratch import FIRST_ROW, NUM_ROWS
 from colonnade.backends.cpu.units import implements, look_up_elements, pool_rows, run_long_rows
+from colonnade.backends.memory import load_i64, store_i64
 
 
 @implements(units.run_pooled)

@@ -9,7 +9,6 @@ import numpy as np
 
 from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
-from colonnade.backends.cpu.intrinsics import kernel, load_i32, load_i64
 from colonnade.backends.cpu.lookups import slot_of
 from colonnade.backends.cpu.rows import (
     OVER,
@@ -22,6 +21,7 @@ from colonnade.backends.cpu.rows import (
 )
 from colonnade.backends.cpu.scratch import COUNTS, LOOKED_UP
 from colonnade.backends.cpu.units import implements, pool_narrow_rows, pool_weighted_rows
+from colonnade.backends.memory import kernel, load_i32, load_i64
 
 ONE = np.float32(1)
 

@@ -14,18 +14,15 @@ from colonnade.backends.cpu.intrinsics import (
     LANES,
     add_lanes,
     div_lanes,
-    kernel,
     lanes,
-    load_f32,
-    load_i64,
     load_lanes,
     max_lanes,
     mul_lanes,
     prefetch,
-    store_f32,
     store_lanes,
     stream_lanes,
 )
+from colonnade.backends.memory import kernel, load_f32, load_i64, store_f32
 
 ONE, ZERO = np.float32(1), np.float32(0)
 GROUP = 8

@@ -10,17 +10,6 @@ import numpy as np
 from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.elements import elements, filter_tokens, load_weights, mapped
-from colonnade.backends.cpu.intrinsics import (
-    kernel,
-    load_f32,
-    load_i32,
-    load_i64,
-    load_u8,
-    load_u64,
-    store_f32,
-    store_i32,
-    store_i64,
-)
 from colonnade.backends.cpu.lookups import outside
 from colonnade.backends.cpu.offsets import first_element, offsets_of, tile_rows
 from colonnade.backends.cpu.rows import prefetch_row
@@ -40,6 +29,17 @@ from colonnade.backends.cpu.scratch import (
 )
 from colonnade.backends.cpu.tiles.split import find
 from colonnade.backends.cpu.units import filter_elements, implements, pool_rows, run_long_rows
+from colonnade.backends.memory import (
+    kernel,
+    load_f32,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u64,
+    store_f32,
+    store_i32,
+    store_i64,
+)
 
 NO_BYTE = np.uint8(0)
 UNCHECKED = np.uint64(2**64 - 1)

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from colonnade.backends.cpu.intrinsics import call_five, call_six, kernel, load_i64
+from colonnade.backends.cpu.intrinsics import call_five, call_six
 from colonnade.backends.cpu.words import OUTPUTS, UNITS
+from colonnade.backends.memory import kernel, load_i64
 
 F = TypeVar("F", bound=Callable[..., Any])
 Five = Callable[[int, int, int, int, int], int]

@@ -10,12 +10,12 @@ import numpy as np
 from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.elements import ids_of, load_weights
-from colonnade.backends.cpu.intrinsics import kernel, load_f32, load_f64, load_i64, store_f32
 from colonnade.backends.cpu.lookups import slot_of
 from colonnade.backends.cpu.rows import copy_row, scale_row
 from colonnade.backends.cpu.scratch import FACTORS, LOOKED_UP, TILE
 from colonnade.backends.cpu.units import element_rows, implements
 from colonnade.backends.cpu.widen import widen
+from colonnade.backends.memory import kernel, load_f32, load_f64, load_i64, store_f32
 
 
 @kernel

@@ -10,12 +10,12 @@ import numpy as np
 
 from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
-from colonnade.backends.cpu.intrinsics import kernel, load_f32, load_i32, load_i64, store_f32, store_i64
 from colonnade.backends.cpu.lookups import slot_of
 from colonnade.backends.cpu.rows import add_weighted, divide, max_weighted
 from colonnade.backends.cpu.scratch import COUNTS, FACTORS, LEAD, LOOKED_UP, WEIGHT
 from colonnade.backends.cpu.units import implements, pool_narrow
 from colonnade.backends.cpu.widen import put_row
+from colonnade.backends.memory import kernel, load_f32, load_i32, load_i64, store_f32, store_i64
 
 ZERO = np.float32(0)
 

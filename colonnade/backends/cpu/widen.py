@@ -18,17 +18,14 @@ from colonnade.backends.cpu.intrinsics import (
     bf16_number,
     f16_lanes,
     f16_number,
-    kernel,
     lanes,
-    load_f32,
-    load_i64,
     mul_lanes,
-    store_f32,
     store_lanes,
     u8_lanes,
     u8_number,
 )
 from colonnade.backends.cpu.rows import Block, Number, copy_row, summing
+from colonnade.backends.memory import kernel, load_f32, load_i64, store_f32
 from colonnade.core.quantize import ALIGNMENT
 
 

@@ -113,8 +113,8 @@ def named(name: str) -> ModelSpec:
     """The model called `name`.
 
     Facts: `micro<N>`; `examples<N>`; `tiny`; `E<k>` or `F<k>` with a k-th of the columns and large rows 2^12 (2^10 from
-    k = 20 on); `E_full_cols` and `F_full_cols` with large rows 2^17; `E` and `F` as published. Suffix `_varied`: columns
-    differ in everything. Suffix `_outputs`: with the signature `columns`.
+    k = 20 on); `E_full_cols` and `F_full_cols` with large rows 2^17; `E` and `F` as published. Suffix `_varied`: the
+    columns differ in everything. Suffix `_outputs`: with the signature `columns`.
     Errors: OptionError for any other name.
     """
     base, *suffixes = re.split(r"_(?=varied$|outputs$|varied_outputs$)|(?<=varied)_", name)

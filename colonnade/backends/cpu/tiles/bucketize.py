@@ -15,16 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.backends.cpu.grid import grid, grid_search
-from colonnade.backends.cpu.intrinsics import (
-    count_at_most_f32,
-    count_at_most_f64,
-    kernel,
-    load_f32,
-    load_f64,
-    load_i64,
-    store_i64,
-)
+from colonnade.backends.cpu.intrinsics import count_at_most_f32, count_at_most_f64
 from colonnade.backends.cpu.tiles.registry import Memory, Step, lowering, tile
+from colonnade.backends.memory import kernel, load_f32, load_f64, load_i64, store_i64
 from colonnade.ops.bucketize import Bucketize, flushed
 
 Floats = npt.NDArray[np.floating[Any]]

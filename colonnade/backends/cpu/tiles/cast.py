@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from colonnade.backends.cpu.intrinsics import (
-    kernel,
-    load_f32,
-    load_f64,
-    load_i32,
-    load_i64,
-    store_f32,
-    store_f64,
-    store_i64,
-)
 from colonnade.backends.cpu.tiles.registry import Memory, Step, lowering, tile
+from colonnade.backends.memory import kernel, load_f32, load_f64, load_i32, load_i64, store_f32, store_f64, store_i64
 from colonnade.ops.cast import Cast
 
 LEAST_32, LEAST_64 = -(2**31), -(2**63)

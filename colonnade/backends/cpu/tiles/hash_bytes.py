@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from colonnade.backends.cpu.fingerprint import fingerprint64
-from colonnade.backends.cpu.intrinsics import kernel, load_i64, store_u64
 from colonnade.backends.cpu.tiles.registry import Memory, Step, lowering, tile
+from colonnade.backends.memory import kernel, load_i64, store_u64
 from colonnade.errors import GraphError
 from colonnade.ops.hash_bytes import HashBytes
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from colonnade.backends.cpu.intrinsics import kernel, load_u64, store_u64
 from colonnade.backends.cpu.tiles.registry import Memory, Step, lowering, tile
+from colonnade.backends.memory import kernel, load_u64, store_u64
 from colonnade.core.fingerprint import CAT
 from colonnade.ops.join_hash import JoinHash
 from colonnade.ops.seed_hash import SeedHash

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from colonnade.backends.cpu.intrinsics import high_product, kernel, load_u64, store_u64
+from colonnade.backends.cpu.intrinsics import high_product
 from colonnade.backends.cpu.tiles.registry import Memory, Step, lowering, tile
+from colonnade.backends.memory import kernel, load_u64, store_u64
 from colonnade.ops.mod import Mod
 
 U = np.uint64

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from colonnade.backends.cpu.intrinsics import kernel, load_i64, load_u8, store_u8
 from colonnade.backends.cpu.tiles.registry import Memory, Step, filter_tile, lowering
+from colonnade.backends.memory import kernel, load_i64, load_u8, store_u8
 from colonnade.ops.not_equal import NotEqual
 
 DROP = np.uint8(0)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from colonnade.backends.cpu.fingerprint import fingerprint64
-from colonnade.backends.cpu.intrinsics import kernel, load_i64, load_u64, store_i64
 from colonnade.backends.cpu.tiles.hash_decimal import fingerprint64_decimal
 from colonnade.backends.cpu.tiles.not_equal import equal_bytes
 from colonnade.backends.cpu.tiles.registry import Memory, Step, lowering, tile
+from colonnade.backends.memory import kernel, load_i64, load_u64, store_i64
 from colonnade.core.word_map import SLOT_WORDS, SPREAD, word_map
 from colonnade.ops.vocabulary import Vocabulary
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from colonnade.backends.cpu.intrinsics import kernel, load_i64, store_i64
 from colonnade.backends.cpu.tiles.registry import Memory, Step, lowering, tile
+from colonnade.backends.memory import kernel, load_i64, store_i64
 from colonnade.ops.wrap_negative import WrapNegative
 
 

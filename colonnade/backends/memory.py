@@ -1,0 +1,78 @@
+"""Raw memory for numba: functions that are written for addresses, loads and stores in portable LLVM IR.
+
+Legend: an address is an int64. Loads and stores assume no alignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic as _intrinsic
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+F32, F64 = ir.FloatType(), ir.DoubleType()
+I1, I8, I16, I32, I64, I128 = (ir.IntType(bits) for bits in (1, 8, 16, 32, 64, 128))
+POINTER = ir.PointerType()
+
+
+def kernel(function: F) -> F:
+    """Compile with numba when an entry point needs it: no GIL, C division, no bounds checks."""
+    return cast(F, njit(nogil=True, error_model="numpy", boundscheck=False)(function))
+
+
+def intrinsic(function: Callable[..., Any]) -> Any:
+    """A function whose LLVM IR we write: called without its first operand, numba's typing context."""
+    return _intrinsic(function)
+
+
+def loading(llvm: ir.Type, numba_type: types.Type) -> Any:
+    """A function that loads values of a type; of integers narrower than their numba type, widened."""
+
+    @intrinsic
+    def load(typing: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            value = builder.load(builder.inttoptr(args[0], POINTER), typ=llvm, align=1)
+            if numba_type is types.int64 and llvm is not I64:
+                return builder.sext(value, I64) if llvm is I32 else builder.zext(value, I64)
+            return value
+
+        return numba_type(types.int64), generate
+
+    return load
+
+
+def storing(llvm: ir.Type, numba_type: types.Type) -> Any:
+    """A function that stores values of a type."""
+
+    @intrinsic
+    def store(typing: Any, address: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            builder.store(args[1], builder.inttoptr(args[0], POINTER), align=1)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, numba_type), generate
+
+    return store
+
+
+load_u8: Callable[[int], np.uint8] = loading(I8, types.uint8)
+store_u8: Callable[[int, np.uint8], None] = storing(I8, types.uint8)
+load_u16: Callable[[int], int] = loading(I16, types.int64)
+"""Widened to int64."""
+store_i32: Callable[[int, np.int32], None] = storing(I32, types.int32)
+load_i32: Callable[[int], int] = loading(I32, types.int64)
+"""Widened to int64."""
+load_u32: Callable[[int], np.uint32] = loading(I32, types.uint32)
+load_i64: Callable[[int], int] = loading(I64, types.int64)
+store_i64: Callable[[int, int], None] = storing(I64, types.int64)
+load_u64: Callable[[int], np.uint64] = loading(I64, types.uint64)
+store_u64: Callable[[int, np.uint64], None] = storing(I64, types.uint64)
+load_f32: Callable[[int], np.float32] = loading(F32, types.float32)
+store_f32: Callable[[int, np.float32], None] = storing(F32, types.float32)
+load_f64: Callable[[int], np.float64] = loading(F64, types.float64)
+store_f64: Callable[[int, np.float64], None] = storing(F64, types.float64)
