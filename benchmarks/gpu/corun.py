@@ -9,13 +9,14 @@ from typing import Any
 
 import colonnade.compiler as compiler
 from benchmarks.gpu.ours import Ours
-from benchmarks.gpu.rows import Found, Refused, Row, machine
+from benchmarks.gpu.rows import Found, Refused, machine
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.skeleton import LARGE, fill, skeleton
 from benchmarks.gpu.whole import checked_calls, feed_of, unrounded
 from colonnade.backends.feed import Feed
 from colonnade.executable import Executable
 from colonnade.ir.program import Program, Weights
+from colonnade.testing.rows import Row
 from colonnade.testing.timing import Call, alternate
 
 CASE = "E"

@@ -9,10 +9,11 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.gpu.ours import Ours
-from benchmarks.gpu.rows import Found, Refused, Row
+from benchmarks.gpu.rows import Found, Refused
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.skeleton import fill, skeleton
 from benchmarks.gpu.whole import LARGE_ROWS, PACKED, checked_calls, feed_of, unrounded
+from colonnade.testing.rows import Row
 from colonnade.testing.timing import Call
 
 MODELS = ("E", "F")

@@ -14,7 +14,7 @@ from torch.nn import functional
 from benchmarks.gpu import fbgemm
 from benchmarks.gpu.clock import copy_bandwidth
 from benchmarks.gpu.ours import ColumnsAlone, on_device, poisoned
-from benchmarks.gpu.rows import Check, Found, Row, timed
+from benchmarks.gpu.rows import Check, Found, timed
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.skeleton import fill, first, skeleton
 from colonnade.core.batch import Packed
@@ -22,6 +22,7 @@ from colonnade.core.expr import Apply, Field
 from colonnade.errors import ShapeError
 from colonnade.ir.program import Program, Weights
 from colonnade.ops.bucketize import Bucketize
+from colonnade.testing.rows import Row
 from colonnade.testing.timing import Call, Timing
 
 CASE = "micro1000"

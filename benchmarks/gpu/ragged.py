@@ -20,7 +20,7 @@ from torch.nn import functional
 from benchmarks.gpu import fbgemm
 from benchmarks.gpu.clock import copy_bandwidth
 from benchmarks.gpu.ours import ColumnsAlone, on_device
-from benchmarks.gpu.rows import Check, Found, Row, timed
+from benchmarks.gpu.rows import Check, Found, timed
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.skeleton import fill
 from colonnade.core import dims
@@ -29,6 +29,7 @@ from colonnade.ir.column import Column, Slot
 from colonnade.ir.program import Buffer, Input, Output, Program, Ref, Weights
 from colonnade.ir.table import Table
 from colonnade.testing.compare import EPS, POOLED_FACTOR
+from colonnade.testing.rows import Row
 from colonnade.testing.timing import Call, Timing
 
 Ints = NDArray[np.int64]

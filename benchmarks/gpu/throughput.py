@@ -13,9 +13,10 @@ import numpy as np
 
 from benchmarks.gpu.clock import timing
 from benchmarks.gpu.ours import Ours
-from benchmarks.gpu.rows import Check, Found, Refused, Row
+from benchmarks.gpu.rows import Check, Found, Refused
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.whole import ARRAYS, LARGE_ROWS, PACKED, Model, checked_outputs, feed_of
+from colonnade.testing.rows import Row
 from colonnade.testing.timing import Call, Timing
 
 CASE = "E"

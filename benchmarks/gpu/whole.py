@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from benchmarks.gpu.clock import Clock
 from benchmarks.gpu.ours import Bound, ColumnsAlone, Ours, bytes_in, bytes_out, poisoned, record_batch
-from benchmarks.gpu.rows import Check, Found, Refused, Row
+from benchmarks.gpu.rows import Check, Found, Refused
 from benchmarks.gpu.setting import Setting
 from benchmarks.gpu.skeleton import fill, skeleton
 from colonnade.backends.backend import layouts
@@ -28,6 +28,7 @@ from colonnade.testing.bench import torch_threads
 from colonnade.testing.compare import EPS, POOLED_FACTOR, difference
 from colonnade.testing.points import columns_only
 from colonnade.testing.requests import make_request
+from colonnade.testing.rows import Row
 from colonnade.testing.timing import Call, Timing, alternate
 
 Array = NDArray[Any]

@@ -102,7 +102,7 @@ def _find(data: int, start: int, end: int, keys: int, key_ends: int, table: int,
     h = np.uint64(14695981039346656037)
     for at in range(start, end):
         h = (h ^ np.uint64(load_u8(data + at))) * np.uint64(1099511628211)
-    place = np.int64(h & np.uint64(mask))
+    place = int(np.int64(h & np.uint64(mask)))
     while True:
         key = load_i64(table + 8 * place)
         if key < 0:
@@ -383,7 +383,7 @@ def _write_integers(data: int, start: int, end: int, out: int) -> int:
     while at < stop:
         at += 0 if packed else 1
         value, at = _varint(data, at, stop)
-        store_i64(out + 8 * num, np.int64(value))
+        store_i64(out + 8 * num, int(np.int64(value)))
         num += 1
     return num
 

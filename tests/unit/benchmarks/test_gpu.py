@@ -15,7 +15,7 @@ from benchmarks.gpu import __main__ as command
 from benchmarks.gpu import corun, kernels, micro, ragged, throughput, whole
 from benchmarks.gpu.clock import Clock
 from benchmarks.gpu.ours import ColumnsAlone, Ours, bytes_in, poisoned
-from benchmarks.gpu.rows import Check, Refused, Row, append, read, report, table_rows, text_table, timed
+from benchmarks.gpu.rows import Check, Refused, append, read, report, table_rows, text_table, timed
 from benchmarks.gpu.setting import Case, Setting
 from benchmarks.gpu.skeleton import LARGE, MODELS, fill, first, pack, resized, skeleton, unpack
 from colonnade import compiler
@@ -27,6 +27,7 @@ from colonnade.testing import golden
 from colonnade.testing.bench import torch_threads
 from colonnade.testing.models import named
 from colonnade.testing.points import columns_only
+from colonnade.testing.rows import Row
 from colonnade.testing.timing import Timing
 
 SETTING = Setting(dry=True, runs=2, seconds=0.02, threads=1, say=lambda what: None)
