@@ -14,6 +14,7 @@ from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.cast import Cast
 from colonnade.ops.graph.concat import Concat
 from colonnade.ops.graph.constant import Constant
+from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.mul import Mul
 from colonnade.ops.graph.real_div import RealDiv
 from colonnade.ops.graph.reshape import Reshape
@@ -47,7 +48,16 @@ def _same_shape(node: Node) -> bool:
 
 
 def _reshape(node: Node) -> Answer:
-    return Rewritten(args_of(node)[0], "the shape is proven unchanged") if _same_shape(node) else None
+    if _same_shape(node):
+        return Rewritten(args_of(node)[0], "the shape is proven unchanged")
+    x = args_of(node)[0]
+    if isinstance(x.target, ExpandDims | Reshape) and _has_shape_of(args_of(x)[0], node):
+        return Rewritten(args_of(x)[0], "a reshape back to the shape from before, by the same order of elements")
+    return None
+
+
+def _has_shape_of(x: Node, node: Node) -> bool:
+    return facts_of(x).shape is not None and facts_of(x).shape == facts_of(node).shape
 
 
 def _slice(node: Node) -> Answer:

@@ -76,6 +76,8 @@ def _single(node: Node, editor: Editor) -> Rewritten | Reject | None:
     assert isinstance(op, OneHot)
     if shape is None or len(shape) not in (1, 2) or shape[1:] not in ((), (1,)):
         return None
+    if len(shape) == 2 and node.users and all(isinstance(user.target, Sum) for user in node.users):
+        return None  # counts: the sum is rewritten, and nothing is left of it
     size, marks = facts_of(depth).integer, [m for m in (splat(on), splat(off)) if m is not None]
     if op.axis not in (-1, len(shape)) or [float(m) for m in marks] != [1, 0]:
         return Reject("the marks are not 1 and 0 along a new last axis")
@@ -196,7 +198,11 @@ def _counts(node: Node, one_hot: Node, depth: int, editor: Editor) -> Rewritten 
     if facts_of(args_of(node)[1]).ints not in ((1,), (-2,)) or op.keep_dims:
         return Reject("marks are not summed over the places of a row")
     if not isinstance(spread.target, SparseToDense):
-        return Reject("marks are not those of sparse ids")
+        reason = _of_fields(spread, editor)
+        if reason is not None:
+            return Reject(f"marks are not those of sparse ids, and {reason}")
+        made = bag(editor, "sum", editor.constant(identity(depth)), spread, _outside_mask(editor, spread, 0, depth))
+        return Rewritten(made, f"each id of a row adds its row of the identity matrix of {depth}; others are dropped")
     indices, shape, ids, default = args_of(spread)
     missing = splat(default)
     if missing is None or 0 <= int(missing) < depth:
@@ -210,8 +216,8 @@ def _counts(node: Node, one_hot: Node, depth: int, editor: Editor) -> Rewritten 
     zero = editor.constant(np.array(0, dtype=np.int32))
     count = editor.add(Gather(), shape, zero, zero)
     table = editor.constant(identity(depth))
-    bag = editor.add(EmbeddingBag("sum"), table, kept[0], column(editor, kept[1], 0), count)
-    return Rewritten(bag, f"each id adds its row of the identity matrix of {depth}; others are dropped")
+    made = editor.add(EmbeddingBag("sum"), table, kept[0], column(editor, kept[1], 0), count)
+    return Rewritten(made, f"each id adds its row of the identity matrix of {depth}; others are dropped")
 
 
 def _inside(ids: Node, indices: Node, depth: int, editor: Editor) -> tuple[Node, Node]:

@@ -271,7 +271,7 @@ def rows_of_higher_rank(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
     }
 
 
-@structure(1, a=ids(5))
+@structure(3, a=ids(5))  # the sum and the mean are poolings, the largest is taken of unpooled rows
 def summed_behind(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
     rows = tf.nn.embedding_lookup(table(tf, "a"), x["a"])
     return {"sum": tf.reduce_sum(rows, 1), "mean": tf.reduce_mean(rows, 1), "max": tf.reduce_max(rows, 1)}

@@ -19,6 +19,7 @@ from colonnade.errors import ArtifactError, ImportFailure, OptionError
 from colonnade.executable import Executable
 from colonnade.frontends.tensorflow.importer import open_source
 from colonnade.ir.program import Input, Instruction, Output, Program, Ref, Weights
+from colonnade.passes.pipelines import COLUMNS
 from tests.unit import small_models
 from tests.unit.small_models import SIGNATURE, Models, a_feed
 
@@ -222,7 +223,7 @@ def test_the_stages_are_told(models: Models) -> None:
         observe=lambda name, graph: passes.append(name),
     )
     assert [s.split()[0] for s in said] == ["import", "analyse", "assemble", "compile"]
-    assert passes[0] == "drop-identities" and "extract-columns" in passes
+    assert passes[0] == COLUMNS[0].name and "extract-columns" in passes
 
 
 def test_the_default_signature_is_the_serving_one(models: Models) -> None:

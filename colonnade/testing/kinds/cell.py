@@ -45,6 +45,17 @@ class Given:
         found: Array = values[rng.integers(len(values), size=shape)]
         return found
 
+    def feed(self, name: str, rows: int, rng: np.random.Generator) -> dict[str, Array]:
+        """A request's keys of this input: one array, or the parts of a sparse or ragged one that lacks some values."""
+        values = self.draw(rows, rng)
+        if self.form == "dense":
+            return {name: values}
+        kept = rng.random(values.shape) < 0.7
+        if self.form == "sparse":
+            shape = np.array(values.shape, np.int64)
+            return {name: values[kept], f"{name}.indices": np.argwhere(kept), f"{name}.dense_shape": shape}
+        return {name: values[kept], f"{name}.row_splits": np.concatenate([[0], np.cumsum(kept.sum(1))])}
+
 
 def floats(width: int = 1, name: str = "x") -> Given:
     """float32."""

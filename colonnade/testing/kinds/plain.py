@@ -124,12 +124,10 @@ PLAIN: dict[str, Plain] = {
     "partitioned table": Plain((KNOWN,), _partitioned, Gap(NOTYET, "a table is one variable")),
     "max_norm": Plain((KNOWN,), _max_norm),
     "sequence, not pooled": Plain((ids(3, pool=range(10)),), _sequence),
-    "sparse inputs": Plain(
-        (replace(SEVERAL, form="sparse"),), _of_sparse, Gap(NOTYET, "sparse and ragged tensors in signatures")
-    ),
+    "sparse inputs": Plain((replace(SEVERAL, form="sparse"),), _of_sparse),
     "ragged inputs": Plain(
         (replace(SEVERAL, form="ragged"),),
         lambda tf, x, name: _of_sparse(tf, {"x": x["x"].to_sparse()}, name),
-        Gap(NOTYET, "sparse and ragged tensors in signatures"),
+        Gap(NOTYET, "values of a v1 placeholder, whose rank is not known"),
     ),
 }

@@ -27,7 +27,11 @@ def output_of(cell: Cell) -> str:
 def feed_of(cells: Sequence[Cell], rows: int, seed: int) -> dict[str, Array]:
     """A request of these cells."""
     rng = np.random.default_rng([seed, rows])
-    return {name: given.draw(rows, rng) for cell in cells for name, given in names_of(cell).items()}
+    found: dict[str, Array] = {}
+    for cell in cells:
+        for name, given in names_of(cell).items():
+            found |= given.feed(name, rows, rng)
+    return found
 
 
 def save_model(cells: Sequence[Cell], path: Path) -> Path:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from colonnade.backends import memory
 from colonnade.backends.cpu import CpuBackend, intrinsics
 from colonnade.core import quantize
 from colonnade.core.batch import Layout, Place
@@ -54,10 +55,10 @@ def test_every_16_bit_value(dtype: str, dim: int) -> None:
 def test_float16_on_a_cpu_that_cannot_convert_it(lanes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intrinsics, "_has_f16c", lambda context: False)
     step = intrinsics.LANES if lanes else 1
-    load = intrinsics._load_as_f32(intrinsics.I16, intrinsics._from_f16, step)
-    store = intrinsics.store_lanes if lanes else intrinsics.store_f32
+    load = intrinsics._load_as_f32(memory.I16, intrinsics._from_f16, step)
+    store = intrinsics.store_lanes if lanes else memory.store_f32
 
-    @intrinsics.kernel
+    @memory.kernel
     def copy(source: int, out: int, n: int) -> None:
         for i in range(0, n, step):
             store(out + 4 * i, load(source + 2 * i))
