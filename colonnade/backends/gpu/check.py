@@ -20,7 +20,7 @@ _POINTERS = {
     "work": "*fp32",
     "arrivals": "*i32",
 }
-_SOURCES = {"f32": "*fp32", "f64": "*fp64", "i32": "*i32", "i64": "*i64"}
+_SOURCES = {"all_f32": "*fp32", "all_f64": "*fp64", "all_i32": "*i32", "all_i64": "*i64"}
 
 
 def signature_of(schedule: Schedule) -> dict[str, str]:

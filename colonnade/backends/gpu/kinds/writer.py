@@ -16,7 +16,7 @@ from colonnade.core.quantize import ALIGNMENT, INT8_ROWWISE, row_width, tail_off
 from colonnade.errors import GraphError
 from colonnade.ops.op import ElementFacts
 
-BUFFERS = {"float32": "f32", "float64": "f64", "int32": "i32", "int64": "i64"}
+BUFFERS = {"float32": "all_f32", "float64": "all_f64", "int32": "all_i32", "int64": "all_i64"}
 TABLE_ITEMS = {"float32": 4, "float16": 2, "bfloat16": 2}
 MOST_ROWS, FEWEST_ROWS = 128, 4
 
