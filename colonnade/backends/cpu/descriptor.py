@@ -42,6 +42,8 @@ CACHE_BYTES = 1 << 20
 FAR_BYTES = 1 << 14
 """Rows are prefetched where all tables together exceed a core's own cache, but for small tables, whose rows recur.
 Tables up to so many bytes are copied, to lie side by side: in files each begins a page, at one place of a cache."""
+MISS_COST, LAST_CACHE_BYTES = 20, 1 << 26
+"""Of a lookup, with others under way, in a table that no cache holds much of. Units: nanoseconds; bytes."""
 FIRST_CACHE_BYTES = 24 << 10
 """Of a core's first cache (32 KB or more), what tables and boundaries of a block may take."""
 BYTES_A_BOUNDARY = 8
@@ -265,7 +267,7 @@ class _Builder:
         group = (kind, int(row[w.OFFSETS // 8]), *apart)
         bound = self.program[column.table].rows if column.table is not None else 0
         aligned = kind != w.SINGLE or dim % LANES != 0 or int(row[w.OFFSET // 8]) % (4 * LANES) == 0
-        each = _cost(ids, dim)
+        each = _cost(ids, dim, bound * int(row[w.ROW_BYTES // 8]))
         work = ROW_COST + max(width, 0) * each
         begin = int(row[w.OFFSET // 8])
         touched = max(bound, 1) * (int(row[w.ROW_BYTES // 8]) + BYTES_A_BOUNDARY * int(row[w.TREE // 8] != 0))
@@ -438,6 +440,7 @@ def _readable(array: Array, table: Table) -> Array:
     return array if contiguous else np.ascontiguousarray(array)
 
 
-def _cost(ids: Chain, dim: int) -> float:
+def _cost(ids: Chain, dim: int, table_bytes: int) -> float:
     """What one element of a column costs, roughly. Units: nanoseconds."""
-    return (8 if ids.split else 1) * (2 + dim / 8 + 10 * any(s.tile.startswith("hash") for s in ids.steps))
+    lookup = 2 + dim / 8 + MISS_COST * (table_bytes > LAST_CACHE_BYTES)
+    return (8 if ids.split else 1) * (lookup + 10 * any(s.tile.startswith("hash") for s in ids.steps))

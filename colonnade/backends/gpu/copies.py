@@ -43,12 +43,12 @@ class Copies:
             return
         self._copy(host, device, cleared, cleared.numel())
 
-    def send(self, device: torch.Tensor, host: torch.Tensor) -> None:
-        """Enqueue `host = device`. Shapes: as of `bring`."""
-        if host.numel() > self._most_bytes:
-            host.copy_(device, non_blocking=True)
+    def copy(self, source: torch.Tensor, target: torch.Tensor) -> None:
+        """Enqueue `target = source`, one of them on the host. Shapes: as of `bring`."""
+        if source.numel() > self._most_bytes:
+            target.copy_(source, non_blocking=True)
             return
-        self._copy(device, host, device.view(torch.int64), 0)
+        self._copy(source, target, target.view(torch.int64), 0)
 
     def _copy(self, source: torch.Tensor, target: torch.Tensor, cleared: torch.Tensor, num_cleared: int) -> None:
         words = source.numel() // WORD

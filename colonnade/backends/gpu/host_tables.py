@@ -1,6 +1,6 @@
-"""Columns whose tables lie in host memory: the host pools them into the batch that goes to the device.
+"""Columns whose tables lie in host memory: the host pools them while the device copies the request and runs the others.
 
-There they are numeric columns, each over a float32 field of its own that lies behind the request's float32 fields.
+What it pooled follows in a copy of its own, and goes straight into the columns' slots.
 Legend: B batch rows, W the width of a column's slots.
 """
 
@@ -19,26 +19,25 @@ from colonnade.backends.cpu import CpuBackend
 from colonnade.backends.gpu import diagnose
 from colonnade.backends.gpu.columns import GpuColumns, Sources
 from colonnade.backends.gpu.header import Header
-from colonnade.core.batch import Layout, Packed, Place
-from colonnade.core.expr import Field
+from colonnade.core.batch import Layout, Packed
 from colonnade.errors import IdRangeError
 from colonnade.ir.column import Column, Slot, fields_read
 from colonnade.ir.program import Buffer, Program, Weights
 
 Array = npt.NDArray[Any]
-VALUES = "float32"
 
 
 @dataclass(frozen=True)
 class Divided:
     """The columns of one layout, divided.
 
-    host: those that the host pools, each with one slot, which fills a buffer of its own.   device: all others, and
-    those again as numeric columns.   layout: what the device gets, the host's values among it.
+    host: those that the host pools, each with one slot, which fills a buffer of its own.   slots: where the device has
+    them, by that buffer.   device: all others.   layout: what these read.
     Facts: fields that only the host reads are left out of it, dense ones where their whole dtype is.
     """
 
     host: Program
+    slots: Mapping[str, tuple[Slot, ...]]
     device: tuple[Column, ...]
     layout: Layout
 
@@ -46,67 +45,43 @@ class Divided:
 def divide(program: Program, layout: Layout, tables: frozenset[str]) -> Divided | None:
     """Divides the columns whose fields lie in `layout`; None where none of them reads one of `tables`."""
     columns = [c for c in program.columns if c.slots and set(fields_read(c)) <= layout.fields]
-    hosted = {c.name: c for c in columns if c.table in tables}
+    hosted = [c for c in columns if c.table in tables]
     if not hosted:
         return None
-    names = _fresh(hosted, layout.fields | {b.name for b in program.buffers})
-    widths = {names[c.name]: c.slots[0].width for c in hosted.values()}
-    device = tuple(_numeric(c, names[c.name]) if c.name in hosted else c for c in columns)
+    device = tuple(c for c in columns if c.table not in tables)
     host = replace(
         program,
-        columns=tuple(replace(c, slots=(Slot(names[c.name], 0, c.slots[0].width),)) for c in hosted.values()),
-        buffers=tuple(Buffer(name, layout.rows, width) for name, width in widths.items()),
+        columns=tuple(replace(c, slots=(Slot(c.name, 0, c.slots[0].width),)) for c in hosted),
+        buffers=tuple(Buffer(c.name, layout.rows, c.slots[0].width) for c in hosted),
         dense=(),
         outputs=(),
     )
-    return Divided(host, device, _device_layout(layout, device, widths))
+    return Divided(host, {c.name: c.slots for c in hosted}, device, _device_layout(layout, device))
 
 
-def _fresh(columns: Mapping[str, Column], taken: frozenset[str] | set[str]) -> dict[str, str]:
-    """A name that nothing else has, for the values of each column."""
-    found = {name: f"{name} (host)" for name in columns}
-    while not taken.isdisjoint(found.values()):
-        found = {name: f"{value}'" for name, value in found.items()}
-    return found
-
-
-def _numeric(column: Column, values: str) -> Column:
-    return Column(column.name, Field(values), None, "none", slots=column.slots, source=column.source)
-
-
-def _device_layout(layout: Layout, columns: Sequence[Column], widths: Mapping[str, int]) -> Layout:
+def _device_layout(layout: Layout, columns: Sequence[Column]) -> Layout:
     read = {name for c in columns for name in fields_read(c)}
-    dtypes = {VALUES} | {p.dtype for name, p in layout.places.items() if name in read}
+    dtypes = {p.dtype for name, p in layout.places.items() if name in read}
     places = {name: p for name, p in layout.places.items() if p.dtype in dtypes}
-    end = layout.widths.get(VALUES, 0)
-    for name, width in widths.items():
-        places[name] = Place(VALUES, end, width)
-        end += width
-    kept = {dtype: width for dtype, width in layout.widths.items() if dtype in dtypes}
-    return Layout(layout.rows, places, kept | {VALUES: end}, {n: p for n, p in layout.ragged.items() if n in read})
+    widths = {dtype: width for dtype, width in layout.widths.items() if dtype in dtypes}
+    return Layout(layout.rows, places, widths, {n: p for n, p in layout.ragged.items() if n in read})
 
 
 class HostColumns:
     """The columns of one layout that the host pools. Facts: any thread may run them at any time.
 
-    layout: what the device gets.
+    layout: what the device gets.   slots: of each column, by the buffer that it fills.
     """
 
     def __init__(self, columns: Columns, divided: Divided) -> None:
         self.layout = divided.layout
+        self.slots = divided.slots
+        self.widths = {b.name: b.width for b in divided.host.buffers}
         self._columns = columns
-        self._places = [(b.name, divided.layout.places[b.name]) for b in divided.host.buffers]
 
-    def run(self, packed: Packed, values: Array) -> int:
-        """Write each column's [B, W] to its place in a batch's float32 buffer; gives the ids outside their tables.
-
-        Facts: nothing before the first of these places is touched.
-        """
-        rows = packed.rows
-        out = {
-            name: values[rows * p.start : rows * (p.start + p.width)].reshape(rows, p.width) for name, p in self._places
-        }
-        return self._columns.run(packed, out)
+    def run(self, packed: Packed, values: Mapping[str, Array]) -> int:
+        """Write each column's [B, W]; gives the number of ids outside their tables."""
+        return self._columns.run(packed, values)
 
 
 class PlacedColumns:
@@ -142,7 +117,7 @@ class PlacedColumns:
         status: torch.Tensor,
         tiles: int = 0,
     ) -> None:
-        """Enqueues the kernel. Facts: `sources` hold the host's values."""
+        """Enqueues the kernel of all other columns."""
         self._device.launch(sources, capacity, outputs, status, tiles)
 
     def diagnose(self, packed: Packed) -> IdRangeError:
@@ -155,19 +130,19 @@ class PlacedColumns:
         Errors: IdRangeError naming column, row, value and bound, under the policy `error`.
         """
         layout = self.host.layout
-        values = np.empty(packed.rows * layout.widths[VALUES], np.float32)
-        given = packed.buffers.get(VALUES)
-        if given is not None:
-            values[: given.size] = given
-        outside = self.host.run(packed, values)
         ends = {place.offsets for place in layout.ragged.values()}
         sent = replace(
             packed,
-            buffers={t: b for t, b in packed.buffers.items() if t in layout.widths} | {VALUES: values},
+            buffers={t: b for t, b in packed.buffers.items() if t in layout.widths},
             ragged={n: v for n, v in packed.ragged.items() if n in layout.ragged},
             offsets={n: v for n, v in packed.offsets.items() if n in ends},
         )
-        outside += self._device.run(sent, out)
+        outside = self._device.run(sent, out)
+        values = {name: np.empty((packed.rows, width), np.float32) for name, width in self.host.widths.items()}
+        outside += self.host.run(packed, values)
+        for name, slots in self.host.slots.items():
+            for slot in slots:
+                out[slot.output][:, slot.offset : slot.offset + slot.width] = values[name]
         if outside and self._errors:
             raise self.diagnose(packed)
         return outside

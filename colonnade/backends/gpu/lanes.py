@@ -16,6 +16,7 @@ import torch
 from colonnade.backends.gpu.columns import TEXT_PADDING, Sources
 from colonnade.backends.gpu.graphs import Queue, Work, host_memory
 from colonnade.backends.gpu.header import Header
+from colonnade.backends.gpu.host_tables import HostColumns
 from colonnade.backends.gpu.memory import Refusal, is_exhausted, said
 from colonnade.backends.gpu.staging import ALIGNMENT, Bucket, Region, Regions, Staged, StagingPlan, after
 from colonnade.core.batch import Layout, Packed
@@ -87,20 +88,55 @@ class Results:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class Pooled:
+    """What the host pools of a bucket, on its way to the device.
+
+    host, device: the block that is copied.   values: what the host writes of each layout, by its buffer.
+    moves: what lies in the block on the device, and the slot that it goes to.
+    """
+
+    host: torch.Tensor
+    device: torch.Tensor
+    values: tuple[Mapping[str, Array], ...]
+    moves: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+
+    @staticmethod
+    def of(
+        hosts: Sequence[HostColumns | None],
+        places: Sequence[Mapping[str, Region]],
+        host: torch.Tensor,
+        device: torch.Tensor,
+        buffers: Mapping[str, torch.Tensor],
+    ) -> Pooled:
+        """The views of both blocks."""
+        moves = [
+            (region.of(device), buffers[slot.output].narrow(1, slot.offset, slot.width))
+            for columns, found in zip(hosts, places, strict=True)
+            if columns is not None
+            for name, region in found.items()
+            for slot in columns.slots[name]
+        ]
+        values = tuple({name: region.of(host).numpy() for name, region in found.items()} for found in places)
+        return Pooled(host, device, values, tuple(moves))
+
+
 @dataclass(eq=False)
 class Prepared:
     """A bucket in a lane.
 
-    buffers: that columns write to.   runs: how often it was run without a graph, since one was last tried.
-    results: known after the first run.   views: of small ones, in the lane's block.   replay: its graph, once captured.
+    buffers: that columns write to.   pooled: what the host pools of it.   runs: how often it was run without a graph,
+    since one was last tried.   results: known after the first run.   views: of small ones, in the lane's block.
+    replay: its graphs, once captured: one, or what runs while the host pools and what runs after.
     """
 
     staged: Staged
     buffers: Mapping[str, torch.Tensor]
+    pooled: Pooled | None = None
     runs: int = 0
     results: Results | None = None
     views: Mapping[str, Array | torch.Tensor] = field(default_factory=dict)
-    replay: Work | None = None
+    replay: tuple[Work, ...] = ()
     values: dict[str, torch.Tensor] = field(init=False)
     """What the dense rest reads, by name."""
 
@@ -158,8 +194,10 @@ class Lane:
         rows: Sequence[Any],
         columns: Sequence[DeviceColumns],
         refused: Refusal,
+        hosts: Sequence[HostColumns | None] = (),
     ) -> None:
         self.queue = queue
+        self._hosts = tuple(hosts)
         self._columns = tuple(columns)
         self._work, self._arrivals = Block(queue.device_memory, refused), Block(queue.device_memory, refused)
         self._zero_arrivals()
@@ -173,6 +211,10 @@ class Lane:
             Block(queue.device_memory, refused),
         )
         self._buffers = Block(queue.device_memory, refused)
+        self._pooled = (
+            Block(partial(host_memory, queue.device), refused),
+            Block(queue.device_memory, refused),
+        )
         self.host_out = host_memory(queue.device, LARGE_BYTES)
         self.host_statuses = self._statuses_of(self.host_out).numpy()
         self.device_out = Block(queue.device_memory, refused)
@@ -232,7 +274,7 @@ class Lane:
         moved = self.device_out.grow(num_bytes)
         if moved:
             for prepared in self._prepared.values():
-                prepared.replay = None
+                prepared.replay = ()
         return moved
 
     def statuses(self) -> torch.Tensor:
@@ -261,7 +303,24 @@ class Lane:
         works = self._works(regions)
         headers = [columns.header for columns in self._columns]
         staged = Staged(regions, self._host_in.tensor, self._device_in.tensor, headers, works)
-        return Prepared(staged, {name: region.of(self._buffers.tensor) for name, region in places.items()})
+        buffers = {name: region.of(self._buffers.tensor) for name, region in places.items()}
+        return Prepared(staged, buffers, self._pooled_of(regions, buffers))
+
+    def _pooled_of(self, regions: Regions, buffers: Mapping[str, torch.Tensor]) -> Pooled | None:
+        """Views of what the host pools of a bucket."""
+        if not any(self._hosts):
+            return None
+        places: list[dict[str, Region]] = []
+        end = 0
+        for host, rows in zip(self._hosts, regions.rows, strict=True):
+            places.append({})
+            for name, width in () if host is None else host.widths.items():
+                places[-1][name] = region = Region(after(end), torch.float32, (rows, width))
+                end = region.end
+        here, there = self._pooled
+        if here.grow(after(end)) | there.grow(after(end)):
+            self._prepared.clear()
+        return Pooled.of(self._hosts, places, here.tensor[: after(end)], there.tensor[: after(end)], buffers)
 
     def _zero_arrivals(self) -> None:
         self.queue.run(lambda: self._arrivals.tensor.zero_())

@@ -1,5 +1,8 @@
 """Answers requests on a device: one copy in, the columns, the dense rest, one copy out; a CUDA graph a bucket of sizes.
 
+Where the host pools some columns, it does so while the device copies the request and runs the others: there are two
+copies in then, and two graphs.
+
 The first request of a bucket runs piece by piece, the second one too and is then captured, the others replay the graph.
 """
 
@@ -20,7 +23,7 @@ from colonnade.backends.dense import DensePlan
 from colonnade.backends.feed import Request
 from colonnade.backends.gpu.copies import Copies
 from colonnade.backends.gpu.graphs import CudaQueue, HostQueue, Queue, full_precision, host_memory
-from colonnade.backends.gpu.host_tables import VALUES, HostColumns
+from colonnade.backends.gpu.host_tables import HostColumns
 from colonnade.backends.gpu.lanes import DeviceColumns, Lane, LanePool, Prepared, Reserved, Results
 from colonnade.backends.gpu.memory import is_exhausted, refusal, said
 from colonnade.backends.gpu.padding import Dependent, Proven, row_independent
@@ -37,9 +40,14 @@ Array = npt.NDArray[Any]
 NUM_LANES = 4
 NUM_LOANS = 32
 """Blocks of large outputs that callers may hold in pinned memory; beyond them outputs lie in ordinary memory."""
+Mark = Callable[[str], None]
 RUNS_BEFORE_CAPTURE = 2
 RUNS_BEFORE_ANOTHER = 256
 """Requests of a bucket until its graph is tried again, for which the device had no memory."""
+
+
+def _unmarked(part: str) -> None:
+    """Nothing is timed."""
 
 
 class GpuRunner:
@@ -102,7 +110,10 @@ class GpuRunner:
         make_queue = queue or (HostQueue if device.type == "cpu" else lambda: CudaQueue(device))
         rows = [dim_function(b.rows) for b in program.buffers]
         plan = self._plan  # no reference back to here: tables are to be freed with the last request that reads them
-        self._lanes = LanePool(lambda: Lane(make_queue(), plan, program.buffers, rows, columns, refused), num_lanes)
+        hosts_of = self._hosts
+        self._lanes = LanePool(
+            lambda: Lane(make_queue(), plan, program.buffers, rows, columns, refused, hosts_of), num_lanes
+        )
         self._loans = Loans(lambda size: host_memory(device, size).numpy(), NUM_LOANS)
 
     @property
@@ -157,8 +168,13 @@ class GpuRunner:
             _, pooling = self._pooled(prepared, request)
             found |= pooling
             marks = [("", lane.queue.mark())]
+
+            def mark(part: str) -> None:
+                marks.append((part, lane.queue.mark()))
+
             with full_precision():
-                lane.queue.run(lambda: self._work(lane, prepared, lambda part: marks.append((part, lane.queue.mark()))))
+                lane.queue.run(lambda: self._columns_run(lane, prepared, mark))
+                lane.queue.run(lambda: self._rest_run(lane, prepared, mark))
             self._fetched(lane, prepared)
             marks.append(("copy out", lane.queue.mark()))
             lane.queue.wait()
@@ -175,13 +191,8 @@ class GpuRunner:
         prepared = lane.prepare(self._plan.bucket(request))
         prepared.staged.write(request)
         staged = time.perf_counter_ns()
-        outside, pooling = self._pooled(prepared, request)
-        pooled = time.perf_counter_ns()
         try:
-            if prepared.replay is not None:
-                prepared.replay()
-            else:
-                self._direct(lane, prepared)
+            outside, pooling = self._run(lane, prepared, request)
             statuses, views = self._fetched(lane, prepared)
         finally:
             lane.queue.wait()  # nothing may be under way in a lane that is given back
@@ -192,45 +203,85 @@ class GpuRunner:
         else:
             outputs = self._finished(self._rest, request, views, are_lent=views is prepared.views)
         ended = time.perf_counter_ns()
-        if prepared.replay is None and prepared.runs >= RUNS_BEFORE_CAPTURE:
+        if not prepared.replay and prepared.runs >= RUNS_BEFORE_CAPTURE:
             self._capture(lane, prepared)
-        parts = {"stage": staged - began, **pooling, "device": answered - pooled, "give": ended - answered}
+        parts = {"stage": staged - began, **pooling, "device": answered - staged, "give": ended - answered}
         return Outcome(outputs, zeroed, parts)
 
+    def _run(self, lane: Lane, prepared: Prepared, request: Request) -> tuple[list[int], dict[str, int]]:
+        """Enqueue all of a request, the host's part in between: the ids outside by layout, and that part's time."""
+        if prepared.pooled is None:
+            self._all(lane, prepared)
+            return [0] * len(self._columns), {}
+        first, rest = prepared.replay or (
+            lambda: self._queued(lane, lambda: self._columns_run(lane, prepared)),
+            lambda: self._direct(lane, prepared),
+        )
+        first()
+        found = self._pooled(prepared, request)
+        rest()
+        return found
+
+    def _all(self, lane: Lane, prepared: Prepared) -> None:
+        """Enqueue a request of which the host pools nothing."""
+        if prepared.replay:
+            prepared.replay[0]()
+            return
+        self._queued(lane, lambda: self._columns_run(lane, prepared))
+        self._direct(lane, prepared)
+
     def _pooled(self, prepared: Prepared, request: Request) -> tuple[list[int], dict[str, int]]:
-        """Write what the host pools beside the request's numbers: the ids outside by layout, and the time it took."""
-        began = time.perf_counter_ns()
+        """Write what the host pools: the ids outside by layout, and the time it took."""
         outside = [0] * len(self._hosts)
+        if prepared.pooled is None:
+            return outside, {}
+        began = time.perf_counter_ns()
         for k, (host, packed) in enumerate(zip(self._hosts, request.packed, strict=True)):
             if host is not None:
-                outside[k] = host.run(packed, prepared.staged.values(k, VALUES))
-        is_any = any(host is not None for host in self._hosts)
-        return outside, {"host columns": time.perf_counter_ns() - began} if is_any else {}
+                values = {name: value[: packed.rows] for name, value in prepared.pooled.values[k].items()}
+                outside[k] = host.run(packed, values)
+        return outside, {"host columns": time.perf_counter_ns() - began}
+
+    def _queued(self, lane: Lane, work: Callable[[], object]) -> None:
+        with full_precision():
+            lane.queue.run(work)
 
     def _direct(self, lane: Lane, prepared: Prepared) -> None:
-        """Run piece by piece, and learn where the outputs are to lie."""
+        """Run what follows the columns piece by piece, and learn where the outputs are to lie."""
 
         def run() -> None:
             values = self._computed(lane, prepared)
             if prepared.results is None or self._uncaptured:
                 results = _results(values, len(self._columns))
                 if lane.grow_out(results.num_bytes):
-                    values = self._computed(lane, prepared)  # the status words moved
+                    self._columns_run(lane, prepared)  # the status words moved
+                    values = self._computed(lane, prepared)
                 prepared.results = results
                 prepared.views = {} if results.are_large else results.views(lane.host_out)
             self._collect(lane, prepared.results, values)
 
-        with full_precision():
-            lane.queue.run(run)
+        self._queued(lane, run)
         prepared.runs += 1
 
     def _capture(self, lane: Lane, prepared: Prepared) -> None:
         if self._uncaptured or not lane.queue.captures or 0 in prepared.regions.rows:
             return
         rows = prepared.regions.rows
+
+        def first() -> None:
+            self._columns_run(lane, prepared)
+
+        def rest() -> None:
+            self._rest_run(lane, prepared)
+
+        def both() -> None:
+            first()
+            rest()
+
         try:
             with full_precision():
-                prepared.replay = lane.queue.captured(lambda: self._work(lane, prepared))
+                parts = (both,) if prepared.pooled is None else (first, rest)
+                prepared.replay = tuple([lane.queue.captured(part) for part in parts])
             self._without_room.pop(rows, None)
         except (RuntimeError, GraphError) as error:
             if is_exhausted(error):
@@ -239,15 +290,8 @@ class GpuRunner:
             else:
                 self._uncaptured = (str(error).partition("\n")[0],)
 
-    def _work(self, lane: Lane, prepared: Prepared, mark: Callable[[str], None] = lambda part: None) -> None:
-        """All of a request on the device, but for the copy of large outputs."""
-        values = self._computed(lane, prepared, mark)
-        assert prepared.results is not None
-        self._collect(lane, prepared.results, values)
-
-    def _computed(
-        self, lane: Lane, prepared: Prepared, mark: Callable[[str], None] = lambda part: None
-    ) -> dict[str, Any]:
+    def _columns_run(self, lane: Lane, prepared: Prepared, mark: Mark = _unmarked) -> None:
+        """Copy the request in and run the columns."""
         staged, regions = prepared.staged, prepared.regions
         with torch.inference_mode():
             statuses = lane.statuses()
@@ -257,9 +301,24 @@ class GpuRunner:
                 if rows:
                     columns.launch(staged.sources[k], rows, prepared.buffers, statuses[k : k + 1], regions.tiles[k])
             mark("columns")
-            values = self._dense.run(prepared.values, regions.sizes)
+
+    def _rest_run(self, lane: Lane, prepared: Prepared, mark: Mark = _unmarked) -> None:
+        """All that follows, but for the copy of large outputs."""
+        values = self._computed(lane, prepared, mark)
+        assert prepared.results is not None
+        self._collect(lane, prepared.results, values)
+
+    def _computed(self, lane: Lane, prepared: Prepared, mark: Mark = _unmarked) -> dict[str, Any]:
+        """Copy in what the host pooled, and run the dense rest."""
+        with torch.inference_mode():
+            if prepared.pooled is not None:
+                self._copies.copy(prepared.pooled.host, prepared.pooled.device)
+                for values, slot in prepared.pooled.moves:
+                    slot.copy_(values)
+                mark("copy of host columns")
+            found = self._dense.run(prepared.values, prepared.regions.sizes)
             mark("dense")
-        return values
+        return found
 
     def _collect(self, lane: Lane, results: Results, values: Mapping[str, Any]) -> None:
         """Copy the outputs into one block, and that to the host where it is small."""
@@ -269,7 +328,7 @@ class GpuRunner:
                 region.of(block).copy_(values[name])
             if not results.are_large:
                 size = results.num_bytes
-                self._copies.send(block[:size], lane.host_out[:size])
+                self._copies.copy(block[:size], lane.host_out[:size])
 
     def _fetched(self, lane: Lane, prepared: Prepared) -> tuple[Array, Mapping[str, Array | torch.Tensor]]:
         """Where the status words and outputs come to on the host; the memory of large ones belongs to this request."""

@@ -118,7 +118,7 @@ class StagingPlan:
 
     headers: of each layout.   inputs: those the dense rest reads on the device.   padded: batch symbols, rounded
     up.   counted: symbols of ragged fields that are; all others stay exact.   given: the layouts that requests are
-    packed by, where the device gets less of a request, and other values behind the float32 ones.
+    packed by, where the device gets less of a request.
     """
 
     def __init__(
@@ -308,10 +308,6 @@ class Staged:
         start = device.data_ptr()
         self._ragged = [{f: [r.of(host).numpy() for r in found] for f, found in x.items()} for x in regions.ragged]
         self._addresses = [{f: tuple(start + r.start for r in found) for f, found in x.items()} for x in regions.ragged]
-
-    def values(self, layout: int, dtype: str) -> Array:
-        """The numbers of a dtype in the host block."""
-        return next(array for name, array, _ in self._numbers[layout] if name == dtype)
 
     def write(self, request: Request) -> None:
         """Write a request of this bucket into the host block, but for what was packed there."""

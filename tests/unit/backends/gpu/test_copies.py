@@ -18,7 +18,7 @@ def test_blocks_are_copied_and_counters_cleared(words: int, most_bytes: int) -> 
     copies.bring(source, target, cleared[:3])
     assert torch.equal(target, source) and cleared.tolist() == [0, 0, 0, -1, -1]
     back = torch.zeros_like(source)
-    copies.send(target, back)
+    copies.copy(target, back)
     assert torch.equal(back, source)
 
 
@@ -32,6 +32,6 @@ def test_pinned_memory(most_bytes: int) -> None:
     for seed in range(20):
         host[:] = torch.randint(0, 255, host.shape, dtype=torch.uint8, generator=torch.Generator().manual_seed(seed))
         copies.bring(host, target, cleared)
-        copies.send(target, back)
+        copies.copy(target, back)
         torch.cuda.synchronize()
         assert torch.equal(back, host) and not cleared.any()

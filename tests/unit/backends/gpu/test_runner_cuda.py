@@ -40,7 +40,7 @@ def a_case(queue: Callable[[torch.device], Queue] = Poisoned, **options: Any) ->
 
 def replays_of(case: Case) -> int:
     """Buckets that have a graph, over all idle lanes."""
-    return sum(p.replay is not None for lane in case.runner._lanes._idle for p in lane._prepared.values())
+    return sum(bool(p.replay) for lane in case.runner._lanes._idle for p in lane._prepared.values())
 
 
 @pytest.mark.parametrize("independent", [proven, dependent])
