@@ -39,6 +39,7 @@ declare void @PyErr_Clear()
 declare ptr @memcpy(ptr, ptr, i64)
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 declare i64 @llvm.smin.i64(i64, i64)
+declare i64 @llvm.smax.i64(i64, i64)
 
 define internal void @fetch(ptr %place, i64 %more) alwaysinline {
   %line = getelementptr i8, ptr %place, i64 %more
@@ -173,14 +174,15 @@ done:
   ret i64 %i
 }
 
-; Copy %size bytes, up to 15 more where %slack bytes have room for them. An aligned read crosses no page.
+; Copy %size bytes by 16, an empty string's too, where %slack bytes have room for that. An aligned read crosses no page.
 define internal void @put(ptr %place, ptr %text, i64 %size, i64 %slack) alwaysinline {
 entry:
   %address = ptrtoint ptr %text to i64
   %skew = and i64 %address, 15
   %aligned = icmp eq i64 %skew, 0
   %short = icmp sle i64 %size, 64
-  %padded = add i64 %size, 15
+  %least = call i64 @llvm.smax.i64(i64 %size, i64 1)
+  %padded = add i64 %least, 15
   %room = icmp sle i64 %padded, %slack
   %plain = and i1 %aligned, %short
   %fast = and i1 %plain, %room

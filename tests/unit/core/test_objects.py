@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from colonnade.core.objects import STRING_BYTES, gather_arrays, gather_strings, laid_out_as_expected
@@ -109,6 +109,32 @@ def test_nothing_is_written_behind_the_strings(size: int, kind: type) -> None:
     assert found is not None
     assert found[0].tobytes() == b"".join(bytes([97 + k]) * size for k in range(5))
     assert (room[5 * max(size, STRING_BYTES) :] == 7).all()
+
+
+SIZES = st.one_of(st.sampled_from((0, 1, 15, 16, 17, 31, 32, 33)), st.integers(0, 80))
+
+
+@given(st.lists(st.tuples(SIZES, st.booleans()), max_size=12), st.integers(-1, 33))
+@example([(200, False), (0, False), (15, False)], 0)
+def test_nothing_is_written_behind_the_room(parts: list[tuple[int, bool]], spare: int) -> None:
+    """Strings of mixed sizes in room for just so many bytes as they have, some more, or one less."""
+    texts = [chr(97 + k) * size if is_str else bytes([97 + k]) * size for k, (size, is_str) in enumerate(parts)]
+    wanted = b"".join(t.encode() if isinstance(t, str) else t for t in texts)
+    capacity = max(0, len(wanted) + spare)
+    rooms: list[np.ndarray[Any, Any]] = []
+
+    def empty(count: int, dtype: Any) -> np.ndarray[Any, Any]:
+        if dtype is not np.uint8:
+            return np.empty(count, dtype)
+        count = count if rooms else capacity  # the first try is the one with little room
+        rooms.append(np.full(count + 64, 7, np.uint8))
+        return rooms[-1][:count]
+
+    found = gather_strings((objects(texts, (len(texts),)),), (len(texts),), empty)
+    assert found is not None
+    assert found[0].tobytes() == wanted
+    assert (rooms[0][capacity:] == 7).all()
+    assert all((room[len(wanted) :] == 7).all() for room in rooms[1:])
 
 
 def test_a_copy_of_a_dtype_is_the_same() -> None:
