@@ -28,7 +28,10 @@ PARALLEL_NANOSECONDS = 200_000
 """Work below which helpers cost more than they give."""
 STREAM_BYTES = 3 << 20
 """Outputs from this size on are stored past the caches: a plain store reads each line before it is overwritten."""
-ITEMS_A_THREAD = 4
+ITEMS_A_THREAD, ITEM_NANOSECONDS = 4, 20_000
+"""Work is cut into so many items for each thread, but for smaller ones than this; never into fewer than threads."""
+SMALL_TILE = 16
+"""Rows of an item are a multiple of this where one column block has too few of whole tiles for all threads."""
 _STRING_OFFSETS = (w.SOURCES + 8 * w.DTYPES.index("string")) // 8
 _DATA = 16  # where in numpy's array object its data pointer lies
 
@@ -173,11 +176,13 @@ class CpuColumns:
         """Cut the work into items; gives the number of helpers."""
         rows = chunk = packed.rows
         helpers, chunks = 0, 1
-        if self._threads > 1 and self._work(packed) > PARALLEL_NANOSECONDS:
+        work = self._work(packed) if self._threads > 1 else 0
+        if work > PARALLEL_NANOSECONDS:
             helpers = POOL.helpers(self._threads - 1, self._compiled.helper)
-            chunks = max(1, -(-ITEMS_A_THREAD * self._threads // self._blocks))
+            most = max(int(work / ITEM_NANOSECONDS), self._threads)
+            chunks = max(1, -(-min(ITEMS_A_THREAD * self._threads, most) // self._blocks))
             chunk = -(-rows // chunks)
-            chunk += -chunk % ROW_TILE
+            chunk += -chunk % (ROW_TILE if chunk > ROW_TILE else SMALL_TILE)
             if not self._ragged:  # few rows may have many elements: parts of dense rows then may be empty
                 chunks = -(-rows // chunk)
         words[w.BATCH // 8] = rows
