@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import colonnade
-from colonnade.errors import ImportFailure
+from colonnade.compiler import refresh
+from colonnade.errors import ArtifactError, ImportFailure
 from colonnade.testing.oracle import TensorFlowModel
 from colonnade.testing.tensorflow import tensorflow
 from tests.oracle.dense_models import same
@@ -100,3 +101,17 @@ def test_a_compiled_keras_model_with_its_optimizer(tmp_path: Path) -> None:
     got = colonnade.compile(path, target="reference")({key: FEED["x"]})
     for name in want:
         same(got[name], want[name], 1e-5, False, name)
+
+
+def test_a_signature_whose_keys_are_swapped_is_another_graph(tmp_path: Path) -> None:
+    """The nodes are the same: only the signature says which input is which."""
+    tf = tensorflow()
+    for name, keys in (("a", ("x", "y")), ("b", ("y", "x"))):
+        with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+            first, second = (tf.compat.v1.placeholder(tf.float32, (None, 3), n) for n in ("p", "q"))
+            given = dict(zip(keys, (first, second), strict=True))
+            tf.compat.v1.saved_model.simple_save(session, str(tmp_path / name), given, {"out": first - 2.0 * second})
+    colonnade.compile(tmp_path / "a", target="reference").save(tmp_path / "old")
+    with pytest.raises(ArtifactError, match="not the one"):
+        refresh(tmp_path / "b", tmp_path / "old", tmp_path / "new")
+    assert not (tmp_path / "new").exists()

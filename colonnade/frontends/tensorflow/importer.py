@@ -151,7 +151,7 @@ def open_source(
     store = VariableStore(bundle, stored_variables(meta, bundle))
     looks_up = any(source.op in HANDLES for source in flat.nodes)
     tables = read_lookup_tables(meta, Path(path)) if looks_up else LookupTables({}, {}, {})
-    return OpenSource(meta, chosen, wanted, flat, store, tables, _fingerprint(flat, chosen.key, tuple(wanted), tables))
+    return OpenSource(meta, chosen, wanted, flat, store, tables, _fingerprint(flat, chosen, wanted, tables))
 
 
 def _cones(flat: FlatGraph) -> Callable[[str], frozenset[str]]:
@@ -457,9 +457,12 @@ def _dim(d: int | None, number: int, axis: int) -> int | str:
     return f"b{number}" if axis == 0 else f"b{number}_{axis}"
 
 
-def _fingerprint(flat: FlatGraph, signature: str, outputs: Sequence[str], tables: LookupTables) -> str:
-    """Of the nodes that the outputs need: another export of the same model has other saving nodes."""
-    h = hashlib.sha256(repr((signature, tuple(outputs))).encode())
+def _fingerprint(flat: FlatGraph, signature: Signature, outputs: Mapping[str, TensorInfo], tables: LookupTables) -> str:
+    """Of the nodes that the outputs need, and which of them the signature names: another export of the same model has
+    other saving nodes.
+    """
+    said = [sorted((key, repr(info)) for key, info in named.items()) for named in (signature.inputs, outputs)]
+    h = hashlib.sha256(repr((signature.key, tuple(outputs), said)).encode())
     for source in flat.nodes:
         h.update(repr((source.name, source.op, source.inputs)).encode())
         h.update(raw(source.attrs))
