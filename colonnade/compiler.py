@@ -25,6 +25,7 @@ from colonnade.core.quantize import NARROW
 from colonnade.errors import ArtifactError, OptionError
 from colonnade.executable import Executable
 from colonnade.frontends.tensorflow.importer import Imported, import_saved_model, open_source
+from colonnade.ir.column import ID_POLICIES
 from colonnade.ir.explanation import ColumnOrigin, Decision, Explanation, PassCount
 from colonnade.ir.graph import Graph
 from colonnade.ir.infer import Memo
@@ -85,7 +86,7 @@ def compile(
     weights: Weights | None = None,
     outputs: Sequence[str] | None = None,
     tags: Sequence[str] | None = None,
-    id_policy: str = "error",
+    id_policy: str = ID_POLICIES[0],
     threads: int | None = None,
     table_dtype: Wanted = None,
     gpu_table_budget: int | None = None,
@@ -98,6 +99,8 @@ def compile(
     table's name (`*`: all others).
     gpu_table_budget: bytes of tables that the target `gpu` may hold on the device; the others stay in host memory,
     where the host pools them. None: it holds all.
+    id_policy: `error` (an id outside its table is an IdRangeError) or `zero` (it stands for a vector of zeros, and is
+    counted).
     observe(pass name, graph): called after each pass.   progress(what): called as each part begins.
     Errors: ImportFailure, UnsupportedOps, GraphError, OptionError.
     """
@@ -140,13 +143,14 @@ def load(
     target: str | None = None,
     *,
     check: str = "fast",
-    id_policy: str = "error",
+    id_policy: str | None = None,
     threads: int | None = None,
     gpu_table_budget: int | None = None,
 ) -> Executable:
     """Load an artifact for a target (default: cpu); tables are memory-mapped and shared between processes.
 
     check: `fast` checks versions, sizes, and every hash but the tables'; `full` those too.
+    id_policy: `error` or `zero`; None: as it was compiled.
     gpu_table_budget: as in `compile`.
     Errors: ArtifactError that lists every damaged file; OptionError.
     """
@@ -159,7 +163,7 @@ def load(
         loaded.program,
         loaded.weights,
         chosen,
-        id_policy=id_policy,
+        id_policy=id_policy or loaded.manifest.id_policy,
         threads=_threads(threads),
         explanation=loaded.explanation,
         fingerprint=loaded.manifest.source,
@@ -173,12 +177,14 @@ def refresh(
     directory: str | Path,
     *,
     tags: Sequence[str] | None = None,
-    golden: artifact.Golden | None = None,
+    record: Callable[[Program, Weights, Explanation], artifact.Golden] | None = None,
     progress: artifact.Progress | None = None,
 ) -> artifact.Written:
     """Write an artifact with the model's weights and the program of the artifact `like`; only what changed is written.
 
-    Facts: tables keep their types.
+    record: makes golden rows of the program with the new weights; without it, the old rows are kept only where no
+    weight changed.
+    Facts: tables keep their types, ids their policy.
     Errors: ArtifactError where the model's graph is not the one that `like` was compiled from.
     """
     loaded = artifact.load(like)
@@ -199,6 +205,7 @@ def refresh(
     stored, facts_of_tables = store_all(narrow, rows)
     weights = Weights(rows | stored, params, loaded.weights.consts)
     explanation = replace(loaded.explanation, tables=facts_of_tables)
+    golden = None if record is None else record(loaded.program, weights, explanation)
     return artifact.refresh(like, directory, weights, golden=golden, explanation=explanation, progress=progress)
 
 

@@ -215,6 +215,7 @@ class Executable:
                 golden=golden or self.golden,
                 explanation=self.explanation,
                 source=self.fingerprint,
+                id_policy=self._id_policy,
                 progress=progress,
             )
 

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from colonnade.errors import ArtifactError
+from colonnade.ir.column import ID_POLICIES
 from colonnade.version import __version__
 
 FORMAT = 2
@@ -34,6 +35,7 @@ class Manifest:
 
     source: fingerprint of the model it was compiled from, as the frontend gives it, or "".
     files: path within the artifact -> facts; the files of tables stand in the order of the program's tables.
+    id_policy: what an id outside its table is, where who loads it says nothing.
     """
 
     colonnade: str
@@ -41,6 +43,7 @@ class Manifest:
     source: str
     files: Mapping[str, FileFacts]
     format: int = FORMAT
+    id_policy: str = ID_POLICIES[0]
 
     def paths(self, part: str) -> list[str]:
         """The files of a part, in order."""
@@ -60,6 +63,7 @@ def manifest_text(manifest: Manifest) -> str:
         "colonnade": manifest.colonnade,
         "created_by": dict(manifest.created_by),
         "source": manifest.source,
+        "id_policy": manifest.id_policy,
         "files": {path: {"part": f.part, "size": f.size, "sha256": f.sha256} for path, f in manifest.files.items()},
     }
     return json.dumps({**content, "sha256": content_hash(content)}, indent=1, ensure_ascii=False) + "\n"
@@ -108,7 +112,10 @@ def _check_format(path: Path, content: Mapping[str, Any]) -> None:
 def _manifest(content: Mapping[str, Any]) -> Manifest:
     files = {inside(path): FileFacts(**facts) for path, facts in content["files"].items()}
     created = {str(k): str(v) for k, v in content["created_by"].items()}
-    return Manifest(str(content["colonnade"]), created, str(content["source"]), files, content["format"])
+    policy = content.get("id_policy", ID_POLICIES[0])
+    if policy not in ID_POLICIES:
+        raise ValueError(f"id policy {policy!r}")
+    return Manifest(str(content["colonnade"]), created, str(content["source"]), files, content["format"], policy)
 
 
 def inside(name: str) -> str:

@@ -19,6 +19,7 @@ from colonnade.artifact.content import Content, Golden, Progress, contents_of, g
 from colonnade.artifact.loading import Loaded, load
 from colonnade.artifact.manifest import MANIFEST, FileFacts, Manifest, manifest_text, what_is
 from colonnade.errors import ArtifactError
+from colonnade.ir.column import ID_POLICIES
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
 from colonnade.version import __version__
@@ -54,16 +55,17 @@ def save(
     golden: Golden | None = None,
     explanation: Explanation | None = None,
     source: str = "",
+    id_policy: str = ID_POLICIES[0],
     progress: Progress | None = None,
 ) -> Written:
     """Write an artifact, in place of the one that may stand there.
 
     compiled: path within `compiled/` -> file to copy.   explanation: what the compilation did.
-    source: the fingerprint of the model, for `same_source`.
+    source: the fingerprint of the model, for `same_source`.   id_policy: the one it is loaded with by default.
     Errors: ArtifactError where the weights do not fit the program, or where something else stands at `directory`.
     """
     contents = contents_of(program, weights, compiled or {}, golden, explanation or Explanation())
-    return _save(Path(directory), contents, source, progress, None)
+    return _save(Path(directory), contents, (source, id_policy), progress, None)
 
 
 def refresh(
@@ -88,15 +90,17 @@ def refresh(
     reuse = _Old(old, loaded.manifest)
     if golden is None and loaded.golden is not None and all(reuse.same(c) for c in contents if c.part in WEIGHTS):
         contents.append(golden_rows(loaded.golden))
-    return _save(Path(new), contents, loaded.manifest.source, progress, reuse)
+    return _save(Path(new), contents, (loaded.manifest.source, loaded.manifest.id_policy), progress, reuse)
 
 
 def _compiled_files(directory: Path, loaded: Loaded) -> list[Path]:
     return [directory / path for path in loaded.manifest.paths("compiled")]
 
 
-def _save(target: Path, contents: list[Content], source: str, progress: Progress | None, old: _Old | None) -> Written:
-    """Write all files beside the target, then put them in its place."""
+def _save(
+    target: Path, contents: list[Content], facts: tuple[str, str], progress: Progress | None, old: _Old | None
+) -> Written:
+    """Write all files beside the target, then put them in its place. facts: the model's fingerprint, the id policy."""
     target = Path(os.path.realpath(target))
     _check_target(target)
     temporary = _sibling(target, "saving")
@@ -109,7 +113,7 @@ def _save(target: Path, contents: list[Content], source: str, progress: Progress
         writer = _Writer(temporary, sum(c.size for c in contents), progress, old)
         for content in contents:
             writer.put(content)
-        writer.finish(source)
+        writer.finish(*facts)
         _replace(temporary, target)
     finally:
         # After the rename there is nothing left here.
@@ -185,9 +189,9 @@ class _Writer:
             self.files[content.path] = FileFacts(content.part, content.size, self._write(path, content))
             self.written[content.path] = content.size
 
-    def finish(self, source: str) -> None:
+    def finish(self, source: str, id_policy: str) -> None:
         """Write the manifest and make all files and folders durable."""
-        manifest = Manifest(__version__, _created_by(), source, self.files)
+        manifest = Manifest(__version__, _created_by(), source, self.files, id_policy=id_policy)
         data = manifest_text(manifest).encode()
         self._write(self.folder / MANIFEST, of_bytes(MANIFEST, "manifest", data), report=False)
         # Side by side, since the file system commits many at once: one after the other, 1,000 tables took 12 s.

@@ -44,7 +44,11 @@ Threads = Annotated[
     int | None, typer.Option("--threads", "-t", min=1, help="Workers of one call, the caller among them.")
 ]
 IdPolicy = Annotated[
-    str, typer.Option("--id-policy", help="Ids outside their table: error, or zero (a vector of zeros).")
+    str | None,
+    typer.Option(
+        "--id-policy",
+        help="Ids outside their table: error, or zero (a vector of zeros). Default: as compiled, or else error.",
+    ),
 ]
 GpuTableBudget = Annotated[
     str | None,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from colonnade import compiler
+from colonnade import artifact, compiler
 from colonnade.artifact import Golden, Written
 from colonnade.cli.common import (
     Debug,
@@ -34,8 +36,11 @@ from colonnade.cli.common import (
 from colonnade.cli.explain import embedding_text, show_sections, stored_sections
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.executable import Executable
+from colonnade.ir.column import ID_POLICIES
+from colonnade.ir.explanation import Explanation
 from colonnade.ir.graph import Graph
 from colonnade.ir.graph_text import print_graph
+from colonnade.ir.program import Program, Weights
 from colonnade.ir.table_types import parse
 from colonnade.ir.text import print_program
 from colonnade.passes.pipelines import COLUMNS
@@ -59,7 +64,7 @@ def compile(
         Path | None, typer.Option("--like", help="An artifact of the same model with older weights: keep its program.")
     ] = None,
     record_rows: Annotated[int, typer.Option("--record", min=0, help="Keep so many golden rows in the artifact.")] = 0,
-    id_policy: IdPolicy = "error",
+    id_policy: IdPolicy = None,
     threads: Threads = None,
     table_dtype: Annotated[
         list[str] | None,
@@ -81,14 +86,25 @@ def compile(
     """Compile a model and save it as an artifact."""
     if out is None and not no_save:
         raise OptionError("nowhere to save to", help="give -o ARTIFACT, or --no-save")
-    if like is not None and table_dtype:
-        raise OptionError("tables keep the types of --like", got="--table-dtype", help="compile without --like")
+    if like is not None:
+        _check_like(
+            {
+                "--signature": signature,
+                "--outputs": outputs,
+                "--target": target != compiler.DEFAULT_TARGET,
+                "--id-policy": id_policy,
+                "--threads": threads,
+                "--table-dtype": table_dtype,
+                "--gpu-table-budget": gpu_table_budget,
+                "--print-after": print_after,
+                "--print-program": program_text,
+                "--no-save": no_save,
+            }
+        )
     budget = num_bytes(gpu_table_budget)
-    if like is not None and budget is not None:
-        raise OptionError("nothing is compiled with --like", got="--gpu-table-budget", help="compile without --like")
     with Progress(progress) as say:
         if like is not None:
-            _refresh(model, like, out, json_, say)
+            _refresh(model, like, out, record_rows, names(tags), json_, say)
             return
         executable = compiler.compile(
             model,
@@ -96,7 +112,7 @@ def compile(
             signature,
             outputs=names(outputs),
             tags=names(tags),
-            id_policy=id_policy,
+            id_policy=id_policy or ID_POLICIES[0],
             threads=threads,
             table_dtype=parse(table_dtype),
             gpu_table_budget=budget,
@@ -107,7 +123,8 @@ def compile(
         golden = None
         if record_rows:
             say(f"record {record_rows} rows")
-            golden, facts["recorded_by"] = _golden(model, executable, record_rows, names(tags))
+            of = executable.program, executable.weights, executable.explanation
+            golden, facts["recorded_by"] = _golden(model, of, record_rows, names(tags), executable.report().id_policy)
             facts["recorded_rows"] = record_rows
         if out is not None and not no_save:
             began = time.perf_counter()
@@ -174,34 +191,63 @@ def _printer(after: str | None, json_: bool) -> Any:
     return observe
 
 
-def _golden(model: Path, executable: Executable, rows: int, tags: tuple[str, ...] | None) -> tuple[Golden, str]:
+Compiled = tuple[Program, Weights, Explanation]
+
+
+def _golden(
+    model: Path, compiled: Compiled, rows: int, tags: tuple[str, ...] | None, policy: str
+) -> tuple[Golden, str]:
     """The rows, and who answered: TensorFlow where it can run the model, else the reference backend.
 
     Facts: of tables in other types TensorFlow knows nothing.
     """
-    program = executable.program
-    policy = executable.report().id_policy
-    if executable.explanation.tables:
-        reference = reference_side(program, executable.weights, compiler.backend("reference"), policy)
-        return record(program, reference, rows), reference.name
+    program, weights, explanation = compiled
+    reference = partial(reference_side, program, weights, compiler.backend("reference"), policy)
+    if explanation.tables:
+        side = reference()
+        return record(program, side, rows), side.name
     quiet_tensorflow()
     try:
-        oracle = TensorFlowSide(model, program, executable.explanation.signature or None, tags or ("serve",))
+        oracle = TensorFlowSide(model, program, explanation.signature or None, tags or ("serve",))
     except ColonnadeError:
-        reference = reference_side(program, executable.weights, compiler.backend("reference"), policy)
-        return record(program, reference, rows), reference.name
+        side = reference()
+        return record(program, side, rows), side.name
     try:
         return record(program, oracle, rows), oracle.name
     finally:
         oracle.close()
 
 
-def _refresh(model: Path, like: Path, out: Path | None, json_: bool, say: Progress) -> None:
+def _check_like(given: Mapping[str, object]) -> None:
+    """Errors: OptionError that lists every option that says how to compile."""
+    bad = [name for name, value in given.items() if value]
+    if bad:
+        raise OptionError(
+            "nothing is compiled with --like: all but the weights stays as it is",
+            got=", ".join(bad),
+            help="leave these out, or compile without --like",
+        )
+
+
+def _refresh(
+    model: Path, like: Path, out: Path | None, rows: int, tags: tuple[str, ...] | None, json_: bool, say: Progress
+) -> None:
     if out is None:
         raise OptionError("nowhere to save to", help="give -o ARTIFACT with --like")
     say(f"read the weights of {model}")
     began = time.perf_counter()
-    written: Written = compiler.refresh(model, like, out)
+    policy = artifact.read_manifest(like).id_policy
+    recorded_by = ""
+
+    def rows_of(*compiled: Any) -> Golden:
+        nonlocal recorded_by
+        say(f"record {rows} rows")
+        golden, recorded_by = _golden(model, compiled, rows, tags, policy)
+        return golden
+
+    written: Written = compiler.refresh(
+        model, like, out, tags=tags, record=rows_of if rows else None, progress=say.bytes
+    )
     facts = {
         "model": str(model),
         "like": str(like),
@@ -211,14 +257,16 @@ def _refresh(model: Path, like: Path, out: Path | None, json_: bool, say: Progre
         "files_written": len(written.written),
         "files_reused": len(written.reused),
         "seconds": time.perf_counter() - began,
+        **({"recorded_rows": rows, "recorded_by": recorded_by} if rows else {}),
     }
     if json_:
         print_json(facts)
         return
-    rows = [
+    shown = [
         ("artifact", f"{out}, like {like}"),
         ("written", f"{facts['files_written']} files, {human_bytes(written.bytes_written)}"),
         ("reused", f"{facts['files_reused']} files, {human_bytes(written.bytes_reused)}"),
+        *([("golden rows", f"{rows}, answered by {recorded_by}")] if rows else []),
         ("time", human_seconds(time.perf_counter() - began)),
     ]
-    console().print(table("", ("", ""), rows))
+    console().print(table("", ("", ""), shown))

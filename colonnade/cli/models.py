@@ -10,6 +10,7 @@ from colonnade import artifact, compiler
 from colonnade.cli.common import Progress, quiet_tensorflow
 from colonnade.errors import OptionError
 from colonnade.executable import Executable
+from colonnade.ir.column import ID_POLICIES
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
 from colonnade.testing.sides import TensorFlowSide
@@ -28,7 +29,7 @@ def open_executable(
     signature: str | None = None,
     outputs: Sequence[str] | None = None,
     tags: Sequence[str] | None = None,
-    id_policy: str = "error",
+    id_policy: str | None = None,
     threads: int | None = None,
     check: str = "fast",
     gpu_table_budget: int | None = None,
@@ -41,7 +42,7 @@ def open_executable(
             signature,
             outputs=outputs,
             tags=tags,
-            id_policy=id_policy,
+            id_policy=id_policy or ID_POLICIES[0],
             threads=threads,
             gpu_table_budget=gpu_table_budget,
             progress=progress,

@@ -45,7 +45,7 @@ def run(
     feed: Annotated[Path, typer.Argument(help="The request: .npz, .parquet or .json, values by input name.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the outputs to this .npz.")] = None,
     target: Annotated[str | None, typer.Option("--target", help="Run it by this backend.")] = None,
-    id_policy: IdPolicy = "error",
+    id_policy: IdPolicy = None,
     threads: Threads = None,
     gpu_table_budget: GpuTableBudget = None,
     json_: Json = False,

@@ -150,7 +150,8 @@ def show(out: Console, verdict: Verdict) -> None:
         out.print(f"not compared: {key} ({reason})", markup=False)
     if len(verdict.unchecked) > SHOWN:
         out.print(f"... and {len(verdict.unchecked) - SHOWN} more points that the source does not show")
-    out.print(f"{'EQUAL' if verdict.ok else 'NOT EQUAL'} ({human_seconds(verdict.seconds)})")
+    only = f": every output; {len(verdict.unchecked)} inner points are not shown" if verdict.unchecked else ""
+    out.print(f"{f'EQUAL{only}' if verdict.ok else 'NOT EQUAL'} ({human_seconds(verdict.seconds)})")
 
 
 def _row(result: PointResult) -> tuple[object, ...]:

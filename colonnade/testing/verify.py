@@ -116,11 +116,12 @@ class Verdict:
 
     @property
     def ok(self) -> bool:
-        """Whether everything agrees. Facts: a check that compared nothing is not a check."""
+        """Whether everything agrees. Facts: a check that compared nothing, or not every output, is not a check."""
         flips = all(f.excused for f in self.flips)
         answered = any(r.compared for r in self.results.values())
         rows = not self.refused and not self.crashed and not self.answered
-        return answered and flips and rows and all(r.ok for r in self.results.values())
+        outputs = not any(r.point.kind == "output" and r.point.key in self.unchecked for r in self.results.values())
+        return answered and flips and rows and outputs and all(r.ok for r in self.results.values())
 
     def of_kind(self, kind: str) -> list[PointResult]:
         """The compared points of one kind, the worst first."""

@@ -106,6 +106,31 @@ def test_compile_like_writes_only_what_changed(model: Path, artifact: Path, tmp_
     assert found["bytes_written"] == 0 and found["bytes_reused"] > 0
 
 
+def test_a_refresh_records_rows_of_the_new_weights(
+    model: Path, artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("colonnade.cli.compile.TensorFlowSide", _no_tensorflow)
+    found = data("compile", model, "--like", artifact, "-o", tmp_path / "b", "--record", 5)
+    assert found["recorded_rows"] == 5 and data("verify", tmp_path / "b", *TARGET)["rows"] == 5
+
+
+def test_a_refresh_refuses_at_once_all_that_it_would_ignore(model: Path, artifact: Path, tmp_path: Path) -> None:
+    words = ("--id-policy", "zero", "--no-save", "--print-program", "--outputs", "x", "--threads", 2)
+    found = failed("compile", model, "--like", artifact, "-o", tmp_path / "b", *words)
+    assert found["got"] == "--outputs, --id-policy, --threads, --print-program, --no-save"
+    assert not (tmp_path / "b").exists()
+
+
+def test_the_id_policy_is_that_of_the_compilation(model: Path, tmp_path: Path) -> None:
+    from colonnade import compiler
+
+    data("compile", model, "-o", tmp_path / "a", *TARGET, "--id-policy", "zero")
+    data("compile", model, "--like", tmp_path / "a", "-o", tmp_path / "b")
+    found = [compiler.load(tmp_path / name, "reference").report().id_policy for name in "ab"]
+    assert found == ["zero", "zero"]
+    assert compiler.load(tmp_path / "a", "reference", id_policy="error").report().id_policy == "error"
+
+
 def test_verify_by_golden_rows(artifact: Path) -> None:
     found = data("verify", artifact, *TARGET)
     assert found["ok"] and found["oracle"] == "golden rows of the reference backend" and found["rows"] == 12
