@@ -30,6 +30,7 @@ from colonnade.ir.program import (
     Program,
     Ref,
     Weights,
+    operands,
     param_value,
     plain,
     refs_in,
@@ -306,7 +307,7 @@ class _Assembler:
         stored = {self.values[n].name: n.target for n in self.graph.nodes() if isinstance(n.target, Variable)}
         shapes |= {name: variable.shape for name, variable in stored.items()}
         alive = fuse(_alive(self.instructions, names), names, shapes, stored)
-        read = {r for i in alive for r in refs_in(i.args)} | {o.value.name for o in outputs}
+        read = {r for i in alive for r in refs_in(operands(i))} | {o.value.name for o in outputs}
         columns = [n for n in self.graph.nodes() if isinstance(n.target, ColumnValue)]
         tables = {n.target.column.table: self._table(args_of(n)[0]) for n in columns}  # type: ignore[union-attr]
         params = {k: v for k, v in self.params.items() if k in read}
@@ -403,7 +404,7 @@ def _alive(instructions: list[Instruction], wanted: list[str]) -> list[Instructi
     for i in reversed(instructions):
         if i.output in read or i.op == REQUIRE:
             alive.append(i)
-            read.update(refs_in(i.args))
+            read.update(refs_in(operands(i)))
     return alive[::-1]
 
 

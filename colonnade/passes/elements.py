@@ -19,7 +19,7 @@ from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
 from colonnade.ops.add_position import AddPosition
 from colonnade.ops.at_least import AtLeast
 from colonnade.ops.at_most import AtMost
-from colonnade.ops.cast import BOUNDS
+from colonnade.ops.cast import BOUNDS, DTYPES
 from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.expand_dims import ExpandDims
@@ -34,6 +34,7 @@ from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.squeeze import Squeeze
+from colonnade.ops.graph.strided_slice import StridedSlice
 from colonnade.ops.graph.string_split import StringSplit
 from colonnade.ops.graph.where import Where
 from colonnade.ops.greater import Greater
@@ -176,6 +177,8 @@ class Reader:
         if isinstance(op, SparseCross) and output == 1:
             return self._crossed(base, op)
         if isinstance(op, Reshape | ExpandDims | Squeeze):
+            return self._reshaped(base)
+        if isinstance(op, StridedSlice) and op.is_whole([facts_of(a).values for a in args_of(base)[1:]]):
             return self._reshaped(base)
         if isinstance(op, Gather):
             return self._retained(base)
@@ -547,6 +550,8 @@ def _field(name: str, node: Node) -> Elements | Reject:
     shape = facts_of(node).shape
     if not shape:
         return Reject(f"input {name!r} is a scalar or of unknown rank")
+    if facts_of(node).dtype not in (*DTYPES, "string"):
+        return Reject(f"input {name!r} has a dtype that no column reads: {facts_of(node).dtype}")
     width = dims.prod(shape[1:])
     return Elements(Field(name), Dense(shape[0], width) if isinstance(width, int) else Open(shape))
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from colonnade.ir.program import Instruction, Ref, transposed
+from colonnade.ir.program import Instruction, Ref, operands, refs_in, transposed
 
 IN_PLACE = {
     "aten.relu.default": "aten.relu_.default",
@@ -36,16 +35,8 @@ def fuse(
 
 def _reads(instructions: Sequence[Instruction], outputs: Sequence[str]) -> Counter[str]:
     count: Counter[str] = Counter(outputs)
-
-    def see(a: Any) -> None:
-        if isinstance(a, Ref):
-            count[a.name] += 1
-        elif isinstance(a, tuple):
-            for x in a:
-                see(x)
-
     for i in instructions:
-        see(i.args)
+        count.update(refs_in(operands(i)))
     return count
 
 

@@ -64,6 +64,17 @@ class StridedSlice(GraphOp):
         steps = self._steps(x.shape, entries, ShapeError)  # type: ignore[arg-type]
         return lower_steps(args[0].value, x.shape, steps)
 
+    def is_whole(self, entries: Sequence[Sequence[Dim | None] | None]) -> bool:
+        """Whether it takes every element in order, and only adds dims. entries: begin, end, strides, where known."""
+        begin, end, strides = entries
+        if begin is None or end is None or strides is None:
+            return False
+        return all(
+            _bit(self.new_axis_mask | self.ellipsis_mask, k)
+            or (_bit(self.begin_mask, k) and _bit(self.end_mask, k) and strides[k] == 1)
+            for k in range(len(strides))
+        ) and not (self.shrink_axis_mask & ~(self.new_axis_mask | self.ellipsis_mask))
+
     def _steps(
         self, shape: facts.Shape, entries: Sequence[Sequence[Dim | None]], kind: type[ColonnadeError]
     ) -> list[Step]:

@@ -1,0 +1,68 @@
+"""Ids on their way to a lookup: added dims, and inputs of a dtype that no column reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colonnade.testing.oracle import TensorFlowModel
+from tests.oracle.tf_models import TARGETS, compiled, counted, saved
+
+Ids = Callable[[Any, Any], Any]
+WORDS = np.array([b"a", b"b", b"", b"a"], object)
+NUMBERS = np.array([3, 0, 299, 7])
+
+
+def looked_up(tf: Any, dtype: Any, ids: Ids, pooled: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A lookup of ids made of an input `[B]`, averaged over a dim that was added."""
+    x = tf.compat.v1.placeholder(dtype, [None], "x")
+    rows = tf.gather(tf.compat.v1.get_variable("t", (300, 4), initializer=counted(tf)), ids(tf, x))
+    return {"x": x}, {"out": tf.reduce_mean(rows, axis=1) if pooled else rows}
+
+
+def agrees(path: Path, target: str, value: Any, columns: int) -> None:
+    executable = compiled(path, target)
+    assert len(executable.program.columns) == columns
+    with TensorFlowModel(path) as model:
+        for given in (value, value[:1], value[:0]):
+            want = model.run({"x": given})["out"]
+            np.testing.assert_array_equal(executable({"x": given})["out"], want)
+
+
+NEW_AXES: dict[str, tuple[str, Ids, Any]] = {
+    "integers": ("int64", lambda tf, x: x[:, tf.newaxis], NUMBERS),
+    "behind an ellipsis": ("int64", lambda tf, x: x[..., None], NUMBERS),
+    "of a hash": ("string", lambda tf, x: tf.strings.to_hash_bucket_fast(x, 300)[:, None], WORDS),
+    "hashed after": ("string", lambda tf, x: tf.strings.to_hash_bucket_fast(x[:, None], 300), WORDS),
+    "bucketized": (
+        "float32",
+        lambda tf, x: tf.raw_ops.Bucketize(input=x[:, None], boundaries=[0.0, 1.0]),
+        np.float32([-1, 0.5, np.nan]),
+    ),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", NEW_AXES)
+def test_a_dim_added_by_slicing(case: str, target: str, tmp_path: Path) -> None:
+    dtype, ids, value = NEW_AXES[case]
+    agrees(saved(tmp_path / "m", lambda tf: looked_up(tf, dtype, ids, True)), target, value, 1)
+
+
+@pytest.mark.parametrize("ids", [lambda tf, x: x[::-1, None], lambda tf, x: x[:-1, None], lambda tf, x: x[1:, None]])
+def test_a_slice_that_does_more_than_add_a_dim(ids: Ids, tmp_path: Path) -> None:
+    path = saved(tmp_path / "m", lambda tf: looked_up(tf, "int64", ids, True))
+    executable = compiled(path, "cpu")
+    with TensorFlowModel(path) as model:
+        np.testing.assert_array_equal(executable({"x": NUMBERS})["out"], model.run({"x": NUMBERS})["out"])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "uint32", "uint64", "bool"])
+def test_ids_of_dtypes_that_no_column_reads(dtype: str, tmp_path: Path) -> None:
+    """They are looked up in the dense rest."""
+    path = saved(tmp_path / "m", lambda tf: looked_up(tf, dtype, lambda tf, x: tf.cast(x, tf.int32), False))
+    agrees(path, "cpu", np.array([1, 0, 1, 0]).astype(dtype), 0)
