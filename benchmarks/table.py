@@ -56,7 +56,7 @@ def rendered(rows: Iterable[Row]) -> str:
         "| model | part | batch | Colonnade | TensorFlow | ratio | floor of the columns | dense rest alone |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
-    places: dict[str, None] = {}
+    places: dict[str, dict[str, None]] = {}
     for row in rows:
         sides = row["sides"]
         cells = [
@@ -70,8 +70,13 @@ def rendered(rows: Iterable[Row]) -> str:
         cells.append(human_seconds(row["floor"]["seconds"]) if row["what"] == "columns" else "")
         cells.append(_quantiles(sides.get(DENSE_ALONE)))
         lines.append("| " + " | ".join(cells) + " |")
-        places[_place(row)] = None
-    return "\n".join([*lines, "", "Medians (20th to 80th percentile). " + " ".join(places)])
+        places.setdefault(_place(row), {})[row["case"]] = None
+    return "\n".join([*lines, "", "Medians (20th to 80th percentile).", "", *_said(places)])
+
+
+def _said(places: Mapping[str, Mapping[str, None]]) -> list[str]:
+    """Where the rows of which models were measured, an item a place."""
+    return [f"* {', '.join(cases)}: {place}" for place, cases in places.items()]
 
 
 def rendered_on_gpu(rows: Iterable[Row]) -> str:
@@ -80,7 +85,7 @@ def rendered_on_gpu(rows: Iterable[Row]) -> str:
         "| model | part | batch | side | median (20th to 80th percentile) | times the floor | counted |",
         "|---|---|---:|---|---:|---:|---|",
     ]
-    places: dict[str, None] = {}
+    places: dict[str, dict[str, None]] = {}
     for row in rows:
         if row["what"].startswith(LEFT_OUT):
             continue
@@ -91,8 +96,8 @@ def rendered_on_gpu(rows: Iterable[Row]) -> str:
             cells = (row["case"], row["what"], str(row["batch"]), side, _quantiles(timing), times, counted)
             lines.append("| " + " | ".join(cells) + " |")
             counted = ""
-            places[_place_on_gpu(row)] = None
-    return "\n".join([*lines, "", *places])
+            places.setdefault(_place_on_gpu(row), {})[f"{row['case']} {row['what']}"] = None
+    return "\n".join([*lines, "", *_said(places)])
 
 
 def _number(value: Any) -> str:

@@ -21,7 +21,7 @@ class Bucketize(MapOp):
     boundaries: float32, nondecreasing.   flush_denormals: denormal x and denormal boundaries count as signed zero.
     Facts: NaN and +inf give len(boundaries), -inf gives 0, -0.0 equals 0.0; the largest result, len(boundaries),
     occurs.
-    Comparison is exact: float32 in float32, every other dtype in float64.
+    Integers are first rounded to float32, as TensorFlow does; float32 and float64 are compared as they are.
     """
 
     boundaries: Const

@@ -43,7 +43,8 @@ DEVIATIONS = (
     Deviation(
         "the order of sums",
         "adds the rows of a pooled feature, and the products of a dense layer, in an order of its own",
-        "adds in an order that may be another: the last bits of float32 sums differ, within the tolerance of "
+        "adds pooled rows in the order of TensorFlow's kernels, products in torch's; where TensorFlow's rewrites or "
+        "threads, a GPU or torch change the order, the last bits of float32 sums differ, within the tolerance of "
         "`colonnade verify`; a lookup of one row has equal bits",
         "no order is more right, and TensorFlow's own changes with the machine and the number of threads",
     ),
