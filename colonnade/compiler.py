@@ -98,7 +98,7 @@ def compile(
     table_dtype: float16, bfloat16 or int8-rowwise: how tables are stored, instead of float32; or a type by each
     table's name (`*`: all others).
     gpu_table_budget: bytes of tables that the target `gpu` may hold on the device; the others stay in host memory,
-    where the host pools them. None: it holds all.
+    where the host pools them or, with few threads, the kernel reads their rows over the bus. None: it holds all.
     id_policy: `error` (an id outside its table is an IdRangeError) or `zero` (it stands for a vector of zeros, and is
     counted).
     observe(pass name, graph): called after each pass.   progress(what): called as each part begins.

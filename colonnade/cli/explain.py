@@ -109,6 +109,8 @@ def gpu_sections(found: dict[str, Any]) -> list[Section]:
         made += _layout_sections(f"kernel {place}" if len(found["layouts"]) > 1 else "the kernel", layout)
     tables = found["tables"]
     sizes = f"{human_bytes(tables['device_bytes'])} on the device, {human_bytes(tables['host_bytes'])} in host memory"
+    if tables["host_bytes"]:
+        sizes = f"{sizes}, {tables['host_tables_are']}"
     places = sorted(tables["places"], key=lambda t: -t["bytes"])
     rows = [(t["table"], human_bytes(t["bytes"]), "device" if t["on_device"] else "host", t["why"]) for t in places]
     return [*made, (f"tables: {sizes}", ("table", "size", "lies in", "why"), rows, (1,))]

@@ -14,11 +14,13 @@ from colonnade.backends.backend import layouts
 from colonnade.backends.dense import synchronises
 from colonnade.backends.gpu.columns import GpuColumns
 from colonnade.backends.gpu.host_tables import divide
+from colonnade.backends.gpu.memory import host_bytes
 from colonnade.backends.gpu.occupancy import Occupancy, occupancy
 from colonnade.backends.gpu.padding import Proven, row_independent
-from colonnade.backends.gpu.placement import place
+from colonnade.backends.gpu.placement import BUS, POOLED, Placement, fitting
 from colonnade.backends.gpu.schedule import OPTIONS, Group
 from colonnade.backends.gpu.split import columns_only, reasons_for_host, split
+from colonnade.config import settings
 from colonnade.ir.column import fields_read
 from colonnade.ir.program import Program, Weights
 
@@ -31,7 +33,7 @@ def details(
 ) -> dict[str, Any]:
     """Launches, structures, code and data of each layout; tables; the rest of a request; registers where a device is.
 
-    table_budget: bytes of tables that the device may hold; the host pools the columns of the others.
+    table_budget: bytes of tables that the device may hold; the others lie in host memory.
     Errors: GraphError naming a column that the gpu cannot run.
     """
     device = torch.device("cuda", torch.cuda.current_device()) if torch.cuda.is_available() else None
@@ -65,14 +67,21 @@ def columns_of(
 ) -> list[tuple[GpuColumns, list[str]]]:
     """The columns of each layout that has any, compiled without their tables' rows, with their names."""
     bare, made = _without_rows(weights), []
-    in_host = place(program, table_budget).host
+    placed = _placed(program, table_budget)
     for layout in layouts(program):
         columns = [c for c in program.columns if c.slots and set(fields_read(c)) <= layout.fields]
-        divided = divide(program, layout, in_host)
+        divided = divide(program, layout, placed.host) if placed.way == POOLED else None
         if divided is not None:
             columns, layout = list(divided.device), divided.layout
         kernel = GpuColumns(
-            columns, program, bare, layout, id_policy=id_policy, device=torch.device("cpu"), interpret=True
+            columns,
+            program,
+            bare,
+            layout,
+            id_policy=id_policy,
+            device=torch.device("cpu"),
+            interpret=True,
+            in_host=placed.host,
         )
         if kernel.schedule.groups:
             made.append((kernel, [c.name for c in columns]))
@@ -138,12 +147,21 @@ def _on_device(found: Occupancy) -> dict[str, Any]:
     }
 
 
+_WAYS = {POOLED: "pooled by the host", BUS: "read over the bus by the kernel"}
+
+
+def _placed(program: Program, budget: int | None) -> Placement:
+    """Where tables lie for as many threads as the settings give."""
+    return fitting(program, budget, settings().threads or 1, host_bytes())
+
+
 def _tables(program: Program, budget: int | None) -> dict[str, Any]:
-    placed = place(program, budget)
+    placed = _placed(program, budget)
     types = Counter(t.dtype for t in program.tables)
     return {
         "device_bytes": placed.device_bytes,
         "host_bytes": placed.host_bytes,
+        "host_tables_are": "none" if not placed.host else _WAYS[placed.way],
         "dtypes": dict(types.most_common()),
         "places": [{"table": t.name, "bytes": t.bytes, "on_device": t.on_device, "why": t.why} for t in placed.tables],
     }

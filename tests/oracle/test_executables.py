@@ -21,7 +21,7 @@ from colonnade.testing import golden
 Answer = Mapping[str, Any]
 # The dense network's products are summed in another order, and `round` then may flip.
 TOLERANCE = 1e-5
-TARGETS = ("reference", "cpu")
+TARGETS = ("reference", "cpu", pytest.param("gpu", marks=pytest.mark.gpu))
 
 
 def with_buffers(program: Program) -> Program:

@@ -12,7 +12,7 @@ from colonnade.backends.cpu import CpuBackend
 from colonnade.backends.gpu import accelerator, memory
 from colonnade.backends.gpu.columns import GpuColumns
 from colonnade.backends.gpu.host_tables import PlacedColumns, divide, placed_columns
-from colonnade.backends.gpu.placement import POOLED, Placement, place
+from colonnade.backends.gpu.placement import AUTO, POOLED, Placement, fitting, place
 from colonnade.backends.gpu.runner import GpuRunner
 from colonnade.core.batch import Layout
 from colonnade.errors import OptionError
@@ -24,22 +24,26 @@ class GpuBackend:
     """Runs columns on a CUDA device; `interpret` runs the same kernels by Triton's interpreter, on the CPU.
 
     table_budget: bytes of tables that the device may hold; the others lie in host memory. None: it holds all.
-    host_tables: `pooled` (the host pools the columns of those tables) or `bus` (the kernel reads their rows there).
+    host_tables: `pooled` (the host pools the columns of those tables), `bus` (the kernel reads their rows there) or
+    `auto` (what costs less with the threads given).
     Units: bytes.
     """
 
     name = "gpu"
 
-    def __init__(self, *, interpret: bool = False, table_budget: int | None = None, host_tables: str = POOLED) -> None:
-        place(_NOTHING, table_budget, host_tables)  # refuses what is no budget before anything is looked for
+    def __init__(self, *, interpret: bool = False, table_budget: int | None = None, host_tables: str = AUTO) -> None:
+        way = POOLED if host_tables == AUTO else host_tables
+        place(_NOTHING, table_budget, way)  # refuses what is no budget before anything is looked for
         self._interpret = interpret
         self._budget = table_budget
         self._way = host_tables
         self._device = torch.device("cpu") if interpret else accelerator.device()
 
-    def placement(self, program: Program) -> Placement:
-        """Where each table of a program lies."""
-        return place(program, self._budget, self._way)
+    def placement(self, program: Program, threads: int = 1) -> Placement:
+        """Where each table of a program lies, and how those in host memory are read."""
+        if self._way != AUTO:
+            return place(program, self._budget, self._way)
+        return fitting(program, self._budget, threads, memory.host_bytes())
 
     def compile(
         self, program: Program, weights: Weights, layout: Layout, *, id_policy: str, threads: int
@@ -51,9 +55,10 @@ class GpuBackend:
         """
         if id_policy not in ID_POLICIES or threads < 1:
             raise OptionError("an id policy or a number of threads that is none", got=f"{id_policy!r}, {threads}")
-        in_host = self.placement(program).host
+        placement = self.placement(program, threads)
+        in_host = placement.host
         where: dict[str, Any] = {"id_policy": id_policy, "device": self._device, "interpret": self._interpret}
-        divided = divide(program, layout, in_host) if self._way == POOLED else None
+        divided = divide(program, layout, in_host) if placement.way == POOLED else None
         if divided is not None:
             return placed_columns(program, weights, layout, divided, threads=threads, **where)
         columns = [c for c in program.columns if set(fields_read(c)) <= layout.fields]
@@ -66,7 +71,7 @@ class GpuBackend:
 
         Errors: OptionError where the tables that lie there do not fit into its memory.
         """
-        placement = self.placement(program)
+        placement = self.placement(program, threads)
         if not self._interpret:
             memory.check_memory(program, memory.free_memory(self._device), placement.host)
         with memory.uploading(program, self._device, placement.host):

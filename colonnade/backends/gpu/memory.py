@@ -5,6 +5,7 @@ Units: bytes.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
@@ -24,6 +25,11 @@ SAYINGS = ("out of memory", "STATUS_ALLOC_FAILED")
 
 Refusal: TypeAlias = Callable[[str], OptionError]
 """The error that a request is refused with, from what could not be had."""
+
+
+def host_bytes() -> int:
+    """The host's memory."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def check_memory(program: Program, budget: int, in_host: frozenset[str] = frozenset()) -> None:

@@ -11,14 +11,18 @@ from colonnade.ir.evaluate import expands
 from colonnade.ir.program import Input, Program
 from colonnade.ir.table import Table
 
-POOLED, BUS = "pooled", "bus"
+POOLED, BUS, AUTO = "pooled", "bus", "auto"
 WAYS = (POOLED, BUS)
 """How a table in host memory is read: pooled by the host, or row by row over the bus by the kernel."""
+MOST_BUS_THREADS = 2
+"""With more threads the host pools faster than the bus brings rows (decision 0019)."""
+MOST_PINNED = 1 / 4
+"""Of the host's memory: rows that the bus brings lie in pages of their own, which no other process shares."""
 UNKNOWN_LOOKUPS = 8
 """Lookups a batch row, where only a request says how many there are."""
-LOOKUP_NS = 20.0
-"""A lookup of a row that no cache of the host holds, with its id's computation; several are under way at once."""
-HOST_BYTES_A_NS, BUS_BYTES_A_NS, BUS_ROWS_BYTES_A_NS = 10.0, 25.0, 10.0
+LOOKUP_NS, BUS_ROW_NS = 50.0, 21.0
+"""A lookup of a row that no cache holds: by one thread of the host, with its id's computation, and over the bus."""
+HOST_BYTES_A_NS, BUS_BYTES_A_NS, BUS_ROWS_BYTES_A_NS = 10.0, 25.0, 6.0
 """What a core reads from memory, what one copy moves over the bus, and what a kernel's reads of rows move over it."""
 
 
@@ -73,6 +77,16 @@ class Placement:
             lines.append(f"  {where}: {len(found)} tables, {size:,} bytes")
             lines += [f"    {t.name}: {t.bytes:,} bytes, {t.why}" for t in found]
         return "\n".join(lines)
+
+
+def fitting(program: Program, budget: int | None, threads: int, host_bytes: int) -> Placement:
+    """The placement with the way that costs less: over the bus where few threads would pool, and the host has room.
+
+    threads: that may pool.   host_bytes: of the host's memory.
+    """
+    found = place(program, budget, BUS)
+    fits = threads <= MOST_BUS_THREADS and found.host_bytes <= MOST_PINNED * host_bytes
+    return found if fits else place(program, budget, POOLED)
 
 
 def place(program: Program, budget: int | None = None, way: str = POOLED) -> Placement:
@@ -139,7 +153,7 @@ def _cost(column: Column, table: Table, inputs: Mapping[str, Input], way: str) -
     """What a column costs a batch row if its table lies in host memory. Units: nanoseconds."""
     read = _lookups(column, inputs) * table.row_bytes
     if way == BUS:
-        return read / BUS_ROWS_BYTES_A_NS
+        return max(_lookups(column, inputs) * BUS_ROW_NS, read / BUS_ROWS_BYTES_A_NS)
     vector = 4 * column.slots[0].width
     return _lookups(column, inputs) * LOOKUP_NS + read / HOST_BYTES_A_NS + vector / BUS_BYTES_A_NS
 

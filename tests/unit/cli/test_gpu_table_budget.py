@@ -80,7 +80,7 @@ def test_nothing_is_compiled_with_like(model: Path, tmp_path: Path) -> None:
     assert "--like" in data(*words, exit_code=2)["error"]["message"]
 
 
-def test_explain_says_where_tables_lie(model: Path) -> None:
+def test_explain_says_where_tables_lie(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes = sum(t.bytes for t in colonnade.compile(model, "reference").program.tables)
     every = data("explain", model, "--target", "gpu", OPTION, sizes)["gpu"]
     assert every["tables"]["host_bytes"] == 0
@@ -88,26 +88,33 @@ def test_explain_says_where_tables_lie(model: Path) -> None:
     assert half["tables"]["device_bytes"] <= sizes // 2 < sizes // 2 + half["tables"]["host_bytes"]
     none = data("explain", model, "--target", "gpu", OPTION, "0B")["gpu"]
     assert none["tables"]["device_bytes"] == 0
-    assert none["layouts"] == [], "the host pools every column: no kernel is left"
+    assert none["layouts"] and none["tables"]["host_tables_are"] == "read over the bus by the kernel"
+    monkeypatch.setenv("COLONNADE_THREADS", "8")
+    pooled = data("explain", model, "--target", "gpu", OPTION, "0B")["gpu"]
+    assert pooled["layouts"] == [] and pooled["tables"]["host_tables_are"] == "pooled by the host"
+    shown = CliRunner().invoke(app, ["explain", str(model), "--target", "gpu", OPTION, "0B"]).stdout
+    assert "pooled by the host" in shown
 
 
 @pytest.mark.usefixtures("interpreted")
-def test_compile_load_and_swap_keep_to_the_budget(model: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("threads", [1, 4])
+def test_compile_load_and_swap_keep_to_the_budget(threads: int, model: Path, tmp_path: Path) -> None:
+    """One thread would pool slower than the bus brings rows; four pool."""
     plain = colonnade.compile(model, "reference")
     budget = sum(t.bytes for t in plain.program.tables) // 2
     feed = spec_feed(golden.load(MODEL).spec, 5, np.random.default_rng(0))
     want, host = plain(feed), place(plain.program, budget).host
     assert host
-    compiled = colonnade.compile(model, "gpu", gpu_table_budget=budget)
+    compiled = colonnade.compile(model, "gpu", gpu_table_budget=budget, threads=threads)
     plain.save(tmp_path / "a")
-    loaded = colonnade.load(tmp_path / "a", "gpu", gpu_table_budget=budget)
+    loaded = colonnade.load(tmp_path / "a", "gpu", gpu_table_budget=budget, threads=threads)
     loaded.swap(tmp_path / "a")
     for found in (compiled, loaded):
         got = found(feed)
         for name, value in want.items():
             np.testing.assert_allclose(got[name], value, rtol=1e-4, atol=1e-5)
         assert {t.name for t in found.report().tables if t.place == "host"} == host
-        assert "host columns" in found.report().seconds
+        assert ("host columns" in found.report().seconds) == (threads == 4)
     assert {t.place for t in plain.report().tables} == {"host"}
 
 

@@ -152,7 +152,7 @@ def test_a_form_that_answers_otherwise_gets_no_number(bench: DeviceBench, monkey
 
 
 def test_where_the_host_pools_the_kernel_has_no_floor() -> None:
-    backend = GpuBackend(interpret=True, table_budget=0)
+    backend = GpuBackend(interpret=True, table_budget=0, host_tables="pooled")
     bench = DeviceBench("host", SMALL, weights(), backend, checked={"rows": 1}, device=CPU)
     whole, columns = bench.run((1,), 1)
     assert isinstance(whole, Row) and isinstance(columns, Row)

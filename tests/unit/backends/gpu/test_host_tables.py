@@ -58,14 +58,14 @@ RAGGED = cases(max_columns=2, batches=BATCHES, table_dtypes=TABLE_DTYPES, ragged
 @settings(max_examples=12)
 @given(case=DENSE, which=st.integers(0, 2), policy=st.sampled_from(("error", "zero")))
 def test_pooled_on_the_host(case: Case, which: int, policy: str) -> None:
-    backend = GpuBackend(interpret=True, table_budget=budgets(case)[which])
+    backend = GpuBackend(interpret=True, table_budget=budgets(case)[which], host_tables=POOLED)
     check_case(backend, case, id_policy=policy, threads=1 + which)
 
 
 @settings(max_examples=12)
 @given(case=RAGGED, policy=st.sampled_from(("error", "zero")))
 def test_ragged_fields_pooled_on_the_host(case: Case, policy: str) -> None:
-    check_case(GpuBackend(interpret=True, table_budget=0), case, id_policy=policy)
+    check_case(GpuBackend(interpret=True, table_budget=0, host_tables=POOLED), case, id_policy=policy)
 
 
 @settings(max_examples=5)
@@ -205,7 +205,9 @@ def two_layouts() -> Program:
 @pytest.mark.parametrize("budget", [0, BUDGET])
 def test_two_layouts(budget: int) -> None:
     twice, given_ = two_layouts(), weights(0)
-    found = Executable(twice, given_, GpuBackend(interpret=True, table_budget=budget), id_policy="zero")
+    found = Executable(
+        twice, given_, GpuBackend(interpret=True, table_budget=budget, host_tables=POOLED), id_policy="zero"
+    )
     plain = Executable(twice, given_, ReferenceBackend(), id_policy="zero")
     for rows, others in ((2, 5), (5, 0), (0, 3)):
         request = feed(rows) | {"more": np.arange(2 * others).reshape(others, 2) - 1}
@@ -246,7 +248,7 @@ def test_one_error_names_ids_outside_tables_wherever_they_lie(budget: int | None
 
 def test_columns_alone_are_those_of_both_halves() -> None:
     plans = layouts(PROGRAM)
-    backend = GpuBackend(interpret=True, table_budget=BUDGET)
+    backend = GpuBackend(interpret=True, table_budget=BUDGET, host_tables=POOLED)
     (packed,) = FeedReader(PROGRAM, plans).read(feed(3)).packed
     columns = backend.compile(PROGRAM, weights(0), plans[0], id_policy="error", threads=1)
     assert isinstance(columns, PlacedColumns) and columns.layout is plans[0]
@@ -255,7 +257,7 @@ def test_columns_alone_are_those_of_both_halves() -> None:
 
 
 def test_profile_tells_the_host_apart() -> None:
-    backend = GpuBackend(interpret=True, table_budget=0)
+    backend = GpuBackend(interpret=True, table_budget=0, host_tables=POOLED)
     plans = layouts(PROGRAM)
     runner = backend.prepare(PROGRAM, weights(0), plans, id_policy="error", threads=1)
     found = runner.profile(FeedReader(PROGRAM, plans, runner.dense_inputs).read(feed(3)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from colonnade.backends.gpu.placement import BUS, POOLED, Placement, place
+from colonnade.backends.gpu.placement import BUS, POOLED, Placement, fitting, place
 from colonnade.core import dims
 from colonnade.core.expr import Field
 from colonnade.errors import OptionError
@@ -55,6 +55,15 @@ def test_huge_tables_move_first(way: str) -> None:
         assert host(found) == ["huge", "middle", "small"] and found.device_bytes == 0
         assert found.host_bytes == sum(t.bytes for t in ALL.tables)
     assert host(place(ALL, BYTES * 10, way)) == ["huge", "middle"]
+
+
+def test_the_way_is_that_of_less_cost() -> None:
+    """Few threads pool slower than the bus brings rows; what the bus reads is pinned, which a host has to have."""
+    found = {n: fitting(ALL, BYTES * 10, n, 1 << 40).way for n in (1, 2, 3, 16)}
+    assert found == {1: BUS, 2: BUS, 3: POOLED, 16: POOLED}
+    assert fitting(ALL, BYTES * 10, 1, 1 << 20).way == POOLED
+    assert host(fitting(ALL, BYTES * 10, 1, 1 << 20)) == ["huge", "middle"]
+    assert not fitting(ALL, None, 1, 1 << 40).host
 
 
 def test_hot_tables_stay() -> None:
