@@ -62,6 +62,19 @@ DEVIATIONS = (
         "the exact answer; weights of 1e-18 and more have the same answer",
     ),
     Deviation(
+        "batches that broadcast",
+        "adds or multiplies a batch of 1 row to one of N rows where two inputs with batch sizes of their own meet",
+        "takes the two batch sizes to be one, and refuses a request in which they differ",
+        "one batch size is what nearly every model means, and what lets columns share a kernel and its proofs; a model "
+        "that means one user for many candidates says so by tiling, which is understood",
+    ),
+    Deviation(
+        "sizes that overflow int32",
+        "computes with sizes in int32 where the model says so, and wraps: a reshape then fails, or means another shape",
+        "computes with sizes in 64 bits where they are free of overflow for 2^20 rows and elements, also beyond that",
+        "what a request of more than a million rows would do there is an error or nonsense",
+    ),
+    Deviation(
         "payloads of NaN",
         "gives a NaN whose bits depend on the machine",
         "gives a NaN",
