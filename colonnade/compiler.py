@@ -29,6 +29,7 @@ from colonnade.ir.column import ID_POLICIES
 from colonnade.ir.explanation import ColumnOrigin, Decision, Explanation, PassCount
 from colonnade.ir.graph import Graph
 from colonnade.ir.infer import Memo
+from colonnade.ir.made_table import rows_of
 from colonnade.ir.program import Program, Weights, param_value
 from colonnade.ir.table import Table
 from colonnade.ir.table_types import Wanted, store_all, with_types
@@ -211,6 +212,8 @@ def refresh(
 
 def _rows_of(table: Table, store: Mapping[str, NDArray[Any]], loaded: artifact.Loaded) -> NDArray[Any]:
     """A table's rows: the variable's, or as they were where the table is part of the graph itself."""
+    if table.made is not None:
+        return rows_of(table.made, store)
     name = table.source or table.name
     if name in store:
         return store[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from colonnade.core import quantize
+from colonnade.core.expr import Expr
 
 
 @dataclass(frozen=True)
@@ -12,6 +13,7 @@ class Table:
     """`rows` vectors of `embedding_dim` values of `dtype`; `source` (variable name) is outside equality.
 
     dtype: float32, or one of `quantize.NARROW`, which says how rows are stored; backends read them as float32.
+    made: what its rows are made of, over variables by name, where it is no variable itself (`ir/made_table.py`).
     """
 
     name: str
@@ -19,6 +21,7 @@ class Table:
     embedding_dim: int
     dtype: str = "float32"
     source: str = field(default="", compare=False)
+    made: Expr | None = None
 
     @property
     def stored_shape(self) -> tuple[int, int]:

@@ -226,7 +226,8 @@ def _rows(item: RowKeys) -> str:
 
 
 def _table(item: Table) -> str:
-    return f"table {name(item.name)}: {name(item.dtype)}[{item.rows}, {item.embedding_dim}]{_from(item.source)}"
+    made = "" if item.made is None else f" = {print_expr(item.made)}"
+    return f"table {name(item.name)}: {name(item.dtype)}[{item.rows}, {item.embedding_dim}]{made}{_from(item.source)}"
 
 
 def _param(item: Param) -> str:

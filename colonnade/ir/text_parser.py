@@ -21,6 +21,7 @@ from colonnade.ir.program import Buffer, Decode, Input, Instruction, Output, Ref
 from colonnade.ir.table import Table
 from colonnade.ir.text_lexer import Failure, Token
 
+from colonnade.ops.op import Op
 T = TypeVar("T")
 Param = tuple[str, str, tuple[int, ...]]
 
@@ -219,21 +220,21 @@ class Line:
 
     # Expressions of columns
 
-    def expr(self) -> Expr:
-        """`%field` or `op[attribute=value](expr, ...)`."""
+    def expr(self, known: Mapping[str, type[Op]] | None = None, what: str = "the name of a column op") -> Expr:
+        """`%field` or `op[attribute=value](expr, ...)`.   known: the ops, if not those of columns."""
         if self.ahead("%"):
             return Field(self.ref().name)
         token = self.take()
         if token.kind != "word":
             raise Failure(token.at, "an expression: `%field` or `op[...](...)`")
-        known = ops.load()
+        known = ops.load() if known is None else known
         cls = known.get(token.text)
         if cls is None:
-            raise Failure(token.at, "the name of a column op", near(token.text, known))
+            raise Failure(token.at, what, near(token.text, known))
         attributes = self._attributes(cls) if self.skip("[") else {}
         op = _instance(cls, attributes, token)
         self.want("(")
-        found: Expr = Apply(op, *self.listed(")", self.expr))
+        found: Expr = Apply(op, *self.listed(")", lambda: self.expr(known, what)))
         return found
 
     def _attributes(self, cls: type[Any]) -> dict[str, Any]:
@@ -307,13 +308,14 @@ class Line:
         return RowKeys(key, by, offsets, count[0], *sizes, shape, dtype, trimmed, strict, tensor=self.source)
 
     def table(self) -> Table:
-        """`table NAME: DTYPE[ROWS, DIM]`."""
+        """`table NAME: DTYPE[ROWS, DIM] [= EXPR]`: what its rows are made of."""
         name, dtype = self._typed("a table's name")
         at = self.peek().at
         size = self.fixed_shape("[rows, embedding_dim]")
         if len(size) != 2:
             raise Failure(at, "[rows, embedding_dim]")
-        return Table(name, size[0], size[1], dtype, source=self.source)
+        made = self.expr(TABLE_OPS, "the name of an op on tables") if self.skip("=") else None
+        return Table(name, size[0], size[1], dtype, self.source, made)
 
     def param(self) -> Param:
         """`param NAME: DTYPE[SHAPE]`."""

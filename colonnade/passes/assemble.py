@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy.typing as npt
 import sympy
 import torch
 
@@ -19,6 +20,7 @@ from colonnade.errors import UnsupportedOps, listed
 from colonnade.ir.column import Column, Slot, fields_read
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.graph import Graph, Node, args_of, facts_of, item_of, op_of, source_of
+from colonnade.ir.made_table import made_of, rows_of
 from colonnade.ir.program import (
     ITEM,
     PLACE,
@@ -338,8 +340,8 @@ class _Assembler:
             decodes=decodes_of(self.decoded, {i.name for i in made}),
             row_keys=tuple(said.keys for said in self.rows),
         )
-        held = {table_name(op_of(args_of(n)[0])): op_of(args_of(n)[0]) for n in columns}  # type: ignore[arg-type]
-        rows = {k: v.value.array if isinstance(v, Constant) else self.graph.store[k] for k, v in held.items()}
+        held = {table_name(args_of(n)[0]): args_of(n)[0] for n in columns}
+        rows = {name: self._rows(table) for name, table in held.items()}
         return name_batch(program), Weights(rows, params, _consts(program.columns))
 
     def _given(self, read: set[str]) -> Iterator[Input]:
@@ -363,13 +365,23 @@ class _Assembler:
         op = op_of(node)
         if isinstance(op, Constant):
             rows, width = op.value.array.shape
-            return Table(table_name(op), rows, width, op.value.array.dtype.name)
-        assert isinstance(op, Variable)
-        rows, width = op.shape
-        return Table(op.key, rows, width, op.dtype, source=op.key)
+            return Table(table_name(node), rows, width, op.value.array.dtype.name)
+        known, made = facts_of(node), made_of(node)
+        assert known.shape is not None and made is not None
+        rows, width = (int(d) for d in known.shape)
+        if isinstance(op, Variable):
+            return Table(op.key, rows, width, op.dtype, source=op.key)
+        return Table(table_name(node), rows, width, known.dtype, made=made)
 
 
 def _width(x: Node, whole: Facts) -> int | None:
+    def _rows(self, table: Node) -> npt.NDArray[Any]:
+        op, made = op_of(table), made_of(table)
+        if isinstance(op, Constant):
+            return op.value.array
+        assert made is not None
+        return rows_of(made, self.graph.store)
+
     """The operand's width in a concat along the last axis; None where it does not fit a buffer."""
     known = facts_of(x)
     if known.rank != 2 or known.shape is None or whole.shape is None or known.dtype != whole.dtype:

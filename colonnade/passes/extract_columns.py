@@ -17,6 +17,8 @@ from colonnade.ir.column import Column, fields_read
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.decoded import decoded_names
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of, source_of
+from colonnade.ir.made_table import made_of, name_of
+from colonnade.ops.graph.clip_rows import ClipRows
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
 from colonnade.ops.graph.gather import Gather
@@ -24,7 +26,6 @@ from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.squeeze import Squeeze
-from colonnade.ops.graph.variable import Variable
 from colonnade.ops.graph.weighted_bag import WeightedBag
 from colonnade.ops.op import ElementFacts
 from colonnade.passes.base import Editor, Pass, Reject
@@ -59,6 +60,9 @@ class ExtractColumns(Pass):
             column = _column(reader, node, table, dtypes)
             if isinstance(column, Reject):
                 editor.record(node, False, column.reason)
+                if isinstance(node.target, Gather) and isinstance(table.target, ClipRows):
+                    editor.graph.replace(node, _clipped(editor.at(node), node, table))
+                    changed += 1
                 continue
             column = replace(column, name=_unique(column.name, names))
             value = _value(editor.at(node), column, table, reader, args_of(node)[1])
@@ -66,6 +70,13 @@ class ExtractColumns(Pass):
             editor.graph.replace(node, _shaped(editor, node, value, _field_nodes(reader, column)))
             changed += 1
         return changed
+
+
+def _clipped(editor: Editor, gather: Node, table: Node) -> Node:
+    """The gathered rows, clipped: what is no column does not clip a whole table in each request."""
+    op = op_of(gather)
+    assert op is not None and isinstance(table.target, ClipRows)
+    return editor.add(table.target, editor.add(op, args_of(table)[0], *args_of(gather)[1:]))
 
 
 def _shaped(editor: Editor, node: Node, value: Node, fields: Sequence[Node]) -> Node:
@@ -116,11 +127,11 @@ def _places(root: Lists) -> tuple[int, int]:
 
 
 def _looked_up(node: Node) -> Node | None:
-    """The variable or constant that the node looks rows up in."""
+    """The table, of variables or a constant, that the node looks rows up in."""
     if not isinstance(node.target, Gather | EmbeddingBag | WeightedBag):
         return None
     table = args_of(node)[0]
-    return table if isinstance(table.target, Variable | Constant) and facts_of(table).rank == 2 else None
+    return table if is_table(table) else None
 
 
 def _aligned(bag: Node) -> Aligned | None:
@@ -146,10 +157,18 @@ def _listed(node: Node) -> tuple[Node, Feature, Node] | None:
         node = args_of(base)[0]
 
 
-def table_name(op: Variable | Constant) -> str:
-    """The name of a table: its variable's, or one that says what its constant holds."""
-    if isinstance(op, Variable):
-        return op.key
+def is_table(node: Node) -> bool:
+    """Whether a node is a matrix made of variables or a constant."""
+    known = isinstance(node.target, Constant) or made_of(node) is not None
+    return known and facts_of(node).rank == 2
+
+
+def table_name(node: Node) -> str:
+    """The name of a table: that of its variables, or one that says what its constant holds."""
+    op, made = op_of(node), made_of(node)
+    if made is not None:
+        return name_of(made)
+    assert isinstance(op, Constant)
     array = op.value.array
     return f"identity[{len(array)}]" if is_identity(array) else f"const_{op.value.digest}"
 
@@ -185,12 +204,11 @@ def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) 
         reason = taken_reason(fields_of(read.expr), dtypes)
     if reason is not None:
         return Reject(reason)
-    variable = op_of(table)
-    assert isinstance(variable, Variable | Constant) and isinstance(rows[0], int)
+    assert isinstance(rows[0], int)
     column = Column(
         name="",
         ids=read.expr,
-        table=table_name(variable),
+        table=table_name(table),
         pooling=pooling,
         weights=weights,
         filters=tuple(f for f in _filters(read) if not keeps_all(f, dtypes)),

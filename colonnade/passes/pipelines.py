@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from colonnade.passes.base import Pass
 from colonnade.passes.bucket_bounds import BucketBounds
+from colonnade.passes.clip_tables import ClipTables
 from colonnade.passes.drop_empty_selects import DropEmptySelects
 from colonnade.passes.drop_filling import DropFilling
 from colonnade.passes.drop_guards import DropGuards
@@ -16,6 +17,7 @@ from colonnade.passes.flatten_concats import FlattenConcats
 from colonnade.passes.fold_shapes import FoldShapes
 from colonnade.passes.hash_decimals import HashDecimals
 from colonnade.passes.merge_empty_rows import MergeEmptyRows
+from colonnade.passes.merge_shards import MergeShards
 from colonnade.passes.merge_trimmed import MergeTrimmed
 from colonnade.passes.merge_unique import MergeUnique
 from colonnade.passes.merge_weighted import MergeWeighted
@@ -45,6 +47,7 @@ COLUMNS: tuple[Pass, ...] = (
     MergeUnique(),  # before pooling is matched: the pooling's data is then the table
     PoolSingleRows(),  # after filling: rows are then iota; what stays is pooled
     MergeTrimmed(),  # beside merge-empty-rows, which takes what was filled
+    ClipTables(),  # after cleaning: no reshape is left between rows and their norm; before pooling is matched
     MergeEmptyRows(),  # after pool-single-rows, which is the cheaper form
     MergeWeighted(),  # beside merge-empty-rows, which takes the bags without weights
     DropEmptySelects(),  # after merge-empty-rows, which makes the bags it looks for

@@ -8,6 +8,7 @@ from colonnade.core.consts import Const
 from colonnade.core.expr import Apply
 from colonnade.ir.decoded import decoded_names
 from colonnade.ir.graph import Node, args_of, facts_of, op_of
+from colonnade.ir.made_table import made_of
 from colonnade.ops.graph.cast import Cast
 from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.embedding_bag import Pooling
@@ -16,7 +17,6 @@ from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.mean import Mean
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.sum import Sum
-from colonnade.ops.graph.variable import Variable
 from colonnade.ops.graph.vocabulary import Vocabulary
 from colonnade.ops.not_equal import NotEqual
 from colonnade.ops.wrap_negative import WrapNegative
@@ -59,7 +59,7 @@ def _pooled(gather: Node, pooling: Pooling, mask: Node | None, editor: Editor) -
     table, ids, axis = args_of(gather)
     op = op_of(gather)
     assert isinstance(op, Gather)
-    if not isinstance(table.target, Variable) or facts_of(table).rank != 2 or facts_of(axis).integer != 0:
+    if made_of(table) is None or facts_of(table).rank != 2 or facts_of(axis).integer != 0:
         return None
     if op.batch_dims or facts_of(ids).rank != 2:
         return None

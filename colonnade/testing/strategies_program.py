@@ -22,6 +22,8 @@ from colonnade.ir.text_values import CONST_DTYPES
 from colonnade.ops.at_least import AtLeast
 from colonnade.ops.bucketize import Bucketize
 from colonnade.ops.cast import Cast
+from colonnade.ops.graph.clip_rows import ClipRows
+from colonnade.ops.graph.join_shards import JoinShards
 from colonnade.ops.hash_bytes import HashBytes
 from colonnade.ops.mod import Mod
 from colonnade.ops.not_equal import NotEqual
@@ -134,6 +136,14 @@ def columns() -> st.SearchStrategy[Column]:
     )
 
 
+def made() -> st.SearchStrategy[Expr]:
+    """What rows of tables are made of."""
+    fields = st.builds(Field, names())
+    joined = st.builds(Apply, st.builds(JoinShards, st.sampled_from(["div", "mod"])), fields, fields)
+    clips = st.builds(ClipRows, st.floats(allow_nan=False))
+    return joined | st.builds(Apply, clips, fields | joined)
+
+
 def instructions() -> st.SearchStrategy[Instruction]:
     """Any lines of the dense rest."""
     kwargs = st.lists(st.tuples(names(), operands()), max_size=2).map(tuple)
@@ -151,7 +161,7 @@ def programs() -> st.SearchStrategy[Program]:
     return st.builds(
         Program,
         some(st.builds(Input, names(), dtypes, shapes(), sources(), st.none() | names())),
-        some(st.builds(Table, names(), SIZES, SIZES, dtypes, sources())),
+        some(st.builds(Table, names(), SIZES, SIZES, dtypes, sources(), st.none() | made())),
         some(columns()),
         some(st.builds(Buffer, names(), any_dims(), SIZES, dtypes)),
         some(instructions()),

@@ -23,6 +23,7 @@ OURS = {
     "ragged_input",
     "weighted_bag",
     "embedding_bag",
+    "join_shards",
     "shape_construct",
     "hash_decimal_bucket",
     "guard",
@@ -154,6 +155,9 @@ CALLS: dict[str, Call] = {
         input=a[0], size=tensorflow().cast(a[1], a[0].dtype), weights=a[2], binary_output=op.binary
     ),
     "div_no_nan": binary("DivNoNan"),
+    "clip_rows": lambda r, op, a: tensorflow().clip_by_norm(a[0], op.max_norm, axes=[-1]),
+    "dynamic_partition": lambda r, op, a: r.DynamicPartition(data=a[0], partitions=a[1], num_partitions=op.num),
+    "dynamic_stitch": lambda r, op, a: r.DynamicStitch(indices=a[:2], data=a[2:]),
     "einsum": lambda r, op, a: r.Einsum(inputs=a, equation=op.equation),
     "elu": unary("Elu", "features"),
     "exp": unary("Exp"),

@@ -43,7 +43,15 @@ HELD = frozenset({"Const", "Placeholder", "PlaceholderWithDefault", "Variable", 
 DEFAULT_SIGNATURE = "serving_default"
 FLOW = ("Switch", "Merge")
 SEVERAL_OUTPUTS = {
-    *("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", "IdentityN", "ParseExample", "ParseExampleV2"),
+    *(
+        "DynamicPartition",
+        "FusedBatchNorm",
+        "FusedBatchNormV2",
+        "FusedBatchNormV3",
+        "IdentityN",
+        "ParseExample",
+        "ParseExampleV2",
+    ),
     *(
         "RaggedTensorToSparse",
         "SparseCross",

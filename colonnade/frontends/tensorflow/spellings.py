@@ -36,6 +36,8 @@ from colonnade.ops.graph.cumprod import Cumprod
 from colonnade.ops.graph.cumsum import Cumsum
 from colonnade.ops.graph.dense_bincount import DenseBincount
 from colonnade.ops.graph.div_no_nan import DivNoNan
+from colonnade.ops.graph.dynamic_partition import DynamicPartition
+from colonnade.ops.graph.dynamic_stitch import DynamicStitch
 from colonnade.ops.graph.einsum import Einsum
 from colonnade.ops.graph.elu import Elu
 from colonnade.ops.graph.erf import Erf
@@ -250,6 +252,8 @@ SPELLINGS: dict[str, Spelling] = {
     "Div": _div,
     "DenseBincount": lambda a: DenseBincount(bool(a.get("binary_output", False))),
     "DivNoNan": lambda a: DivNoNan(),
+    "DynamicPartition": lambda a: DynamicPartition(a.get("num_partitions", 1)),
+    "DynamicStitch": lambda a: DynamicStitch(),
     "Einsum": lambda a: _einsum(a["equation"]),
     "Elu": lambda a: Elu(),
     "Equal": _compare("eq"),
@@ -296,6 +300,7 @@ SPELLINGS: dict[str, Spelling] = {
     "OneHot": lambda a: OneHot(axis=a.get("axis", -1)),
     "OnesLike": lambda a: OnesLike(),
     "Pack": lambda a: Pack(axis=a.get("axis", 0)),
+    "ParallelDynamicStitch": lambda a: DynamicStitch(),
     "Pow": lambda a: Pow(),
     "Prod": _reduce(Prod),
     "Range": lambda a: Range(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 
 from colonnade.ops.graph._elementwise import Unary
@@ -18,5 +19,6 @@ class Sqrt(Unary, GraphOp):
     aten: ClassVar[str] = "aten.sqrt.default"
 
     def value(self, x: torch.Tensor) -> torch.Tensor:
-        """By torch."""
-        return x.sqrt()
+        """By numpy, which rounds each root to the nearest, as TensorFlow does: torch's vectors may not."""
+        with np.errstate(invalid="ignore"):
+            return torch.from_numpy(np.asarray(np.sqrt(x.numpy())))

@@ -121,7 +121,7 @@ PLAIN: dict[str, Plain] = {
     "several values, mean": Plain((SEVERAL,), _pooled("mean")),
     "several values, sqrtn": Plain((SEVERAL,), _pooled("sqrtn")),
     "split strings": Plain((Given("x", "string", 0, (b"a;b", b"", b";", b"x;x;y")),), _lists),
-    "partitioned table": Plain((KNOWN,), _partitioned, Gap(NOTYET, "a table is one variable")),
+    "partitioned table": Plain((KNOWN,), _partitioned),
     "max_norm": Plain((KNOWN,), _max_norm),
     "sequence, not pooled": Plain((ids(3, pool=range(10)),), _sequence),
     "sparse inputs": Plain((replace(SEVERAL, form="sparse"),), _of_sparse),

@@ -644,6 +644,51 @@ def ragged_input(w: World) -> Case:
     return op, [first, *([] if trimmed else [w.any(np.array(shape, np.int64))]), *values]
 
 
+@maker("dynamic_partition")
+def dynamic_partition(w: World) -> Case:
+    r = w.random
+    num, rank = r.randint(1, 3), r.randint(1, 2)
+    dims = shape(r, rank, rank + 1)
+    data = (
+        affine(w, 1, 1) if rank == 1 and r.random() < 0.3 else w.any(numbers(r, dims, r.choice(["float32", "int64"])))
+    )
+    count = math.prod(data.array.shape[:rank])
+    of = [r.randrange(num) if r.random() < 0.99 else num for _ in range(count)]
+    return op_of("dynamic_partition", num=num), [data, w.any(np.array(of, np.int32).reshape(data.array.shape[:rank]))]
+
+
+@maker("dynamic_stitch")
+def dynamic_stitch(w: World) -> Case:
+    r = w.random
+    rest = shape(r, 0, 1)
+    places = list(range(r.choice(SIZES))) * r.randint(1, 2)
+    r.shuffle(places)
+    cut = r.randint(0, len(places))
+    parts = [np.array(part, np.int32) for part in (places[:cut], places[cut:])]
+    data = [w.any(numbers(r, (len(part), *rest), "float32")) for part in parts]
+    return op_of("dynamic_stitch"), [*map(w.any, parts), *data]
+
+
+@maker("join_shards")
+def join_shards(w: World) -> Case:
+    r = w.random
+    count, total, width = r.randint(1, 4), r.randint(0, 11), r.choice([1, 3, 8])
+    heights = [total // count + (k < total % count) for k in range(count)]
+    parts = [w.known(numbers(r, (height, width), "float32")) for height in heights]
+    return op_of("join_shards", r.choice(["div", "mod"])), parts
+
+
+@maker("clip_rows")
+def clip_rows(w: World) -> Case:
+    r = w.random
+    dims = (*shape(r, 0, 2), r.choice([1, 2, 7, 8, 9, 31, 32, 33, 40, 71, 100, 129]))
+    made = np.random.default_rng(r.randrange(2**32)).standard_normal(dims).astype(np.float32)
+    made *= np.float32(r.choice([1, 1e-3, 1e-20, 1e10, 1e30]))
+    odd = np.random.default_rng(r.randrange(2**32)).random(dims) < 0.02
+    made[odd] = np.float32(r.choice([0.0, -0.0, float("inf"), float("nan"), 1e-40]))
+    return op_of("clip_rows", r.choice([0.5, 1.0, 0.1, 3.7e-5])), [w.any(made)]
+
+
 @maker("unique")
 def unique(w: World) -> Case:
     r = w.random
