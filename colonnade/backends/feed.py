@@ -18,6 +18,7 @@ import torch
 
 from colonnade.backends.arena import ALIGNMENT, Room
 from colonnade.backends.examples import Decoder
+from colonnade.backends.feed_agreements import Agreements
 from colonnade.backends.feed_batch import BatchPlan, plan_of
 from colonnade.backends.feed_elements import ElementInputs
 from colonnade.backends.feed_pack import Packer
@@ -86,6 +87,7 @@ class FeedReader:
         self._batch_plan: BatchPlan | None = None
         """Of the schema that was read last."""
         self._rows = RowReader(program) if program.row_keys else None
+        self._agreements = Agreements(program, layouts)
 
     def read(self, feed: Feed | PackedFeed, room: Room | None = None) -> Request:
         """The request, checked against the signature.
@@ -94,8 +96,15 @@ class FeedReader:
         column of lists under a ragged field's name gives its values and its offsets); or a `PackedFeed`.
         room: memory to pack it into, where that needs no copy more.
         Facts: where the program decodes Examples, their key holds one serialized Example a row.
-        Errors: one FeedError that lists every bad key, or every bad Example.
+        Errors: one FeedError that lists every bad key, or every bad Example, or all places in which inputs that lack
+        values together do not.
         """
+        request = self._read(feed, room)
+        if self._agreements:
+            self._agreements.check(request.packed)
+        return request
+
+    def _read(self, feed: Feed | PackedFeed, room: Room | None) -> Request:
         known: dict[str, int] = {}
         if self._rows is not None:
             feed, known = self._rows.fields(self._mapping(feed))

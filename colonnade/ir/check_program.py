@@ -40,6 +40,7 @@ def broken(program: Program) -> Iterator[tuple[str, str]]:
     yield from _elements(program)
     yield from _decodes(program)
     yield from _row_keys(program)
+    yield from _agreements(program)
     for buffer in program.buffers:
         yield from _buffer(buffer, program)
     yield from _Columns(program).broken()
@@ -104,6 +105,23 @@ def _elements(program: Program) -> Iterator[tuple[str, str]]:
             yield where, "single elements have no offsets"
         if item.name in read:
             yield where, f"only columns read elements, the dense rest reads {item.of!r}"
+
+
+def _agreements(program: Program) -> Iterator[tuple[str, str]]:
+    """Inputs that agree are dense and of one shape; what is missing is of their dtype; a column reads both."""
+    inputs = {i.name: i for i in program.inputs}
+    together = [set(fields_read(c)) for c in program.columns]
+    for item in program.agreements:
+        where, one, other = f"agree {item.name!r}", inputs.get(item.name), inputs.get(item.other)
+        if one is None or other is None:
+            yield where, f"{item.name if one is None else item.other!r} is no input"
+            continue
+        if one.shape != other.shape or one.offsets is not None or other.offsets is not None:
+            yield where, f"{_shape(one)} and {_shape(other)} of {item.other!r} are no dense inputs of one shape"
+        if one.dtype not in (("string",) if isinstance(item.missing, bytes) else INTEGERS) or other.dtype != "float32":
+            yield where, f"{one.dtype} and {other.dtype} do not lack {item.missing!r} and {item.other_missing!r}"
+        if not any({item.name, item.other} <= fields for fields in together):
+            yield where, f"no column reads it together with {item.other!r}"
 
 
 def _decodes(program: Program) -> Iterator[tuple[str, str]]:

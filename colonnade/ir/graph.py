@@ -31,6 +31,8 @@ class Graph:
     checks: pairs of dims that an op requires to be equal and that inference did not prove so, with the node's source;
     those of nodes that passes removed stay, those of sizes that the data decide are left out. A program checks them at
     run time.
+    agreements: keys of inputs that lack values in the same places, with the value that stands for none in each. A
+    program checks that in every request.
     """
 
     def __init__(self, store: Mapping[str, Array] | None = None) -> None:
@@ -39,6 +41,7 @@ class Graph:
         self.inputs: dict[str, Node] = {}
         self.outputs: dict[str, Node] = {}
         self.checks: tuple[tuple[Dim, Dim, str], ...] = ()
+        self.agreements: dict[tuple[str, str], tuple[int | bytes, float]] = {}
         self._constants: dict[Const, Node] = {}
         self._pending: dict[Node, Node] = {}
         self._made = 0

@@ -56,7 +56,7 @@ def infer(graph: Graph, memo: Memo | None = None) -> Memo:
         graph.checks = _checks((*graph.checks, *equal), mapping)
         if not mapping:
             return memo
-        _rename(graph, mapping)
+        rename(graph, mapping)
     raise GraphError(f"dims were still being unified after {ROUNDS} rounds")
 
 
@@ -125,7 +125,8 @@ def _seniority(s: sympy.Symbol) -> tuple[int, str]:
     return len(s.name), s.name
 
 
-def _rename(graph: Graph, mapping: dict[sympy.Symbol, Dim]) -> None:
+def rename(graph: Graph, mapping: Mapping[sympy.Symbol, Dim]) -> None:
+    """Give dims of inputs other names; facts are those of the old ones until the graph is inferred again."""
     names = {s.name: str(to) for s, to in mapping.items()}
     for node in graph.nodes():
         if isinstance(node.target, Placeholder | RaggedInput):

@@ -98,6 +98,19 @@ class Buffer:
     dtype: str = "float32"
 
 
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Two inputs of one shape of which every request lacks values in the same places.
+
+    missing, other_missing: the value that stands for none in each; denormal floats count as 0.
+    """
+
+    name: str
+    missing: int | bytes
+    other: str
+    other_missing: float
+
+
 @dataclass(frozen=True)
 class Instruction:
     """One line of the dense rest: `outputs = op(args)` with torch operands.
@@ -164,6 +177,7 @@ class Program:
     """name, dtype, shape of each parameter that the dense rest reads."""
     decodes: tuple[Decode, ...] = ()
     row_keys: tuple[RowKeys, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
 
     @property
     def signature(self) -> tuple[Input, ...]:

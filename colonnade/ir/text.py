@@ -30,14 +30,14 @@ from colonnade.core.expr import Apply, Expr, Field, walk
 from colonnade.errors import TextError
 from colonnade.ir import text_lexer, text_values
 from colonnade.ir.column import Column, Slot
-from colonnade.ir.program import Buffer, Decode, Input, Instruction, Output, Program, RowKeys
+from colonnade.ir.program import Agreement, Buffer, Decode, Input, Instruction, Output, Program, RowKeys
 from colonnade.ir.table import Table
 from colonnade.ir.text_lexer import Failure, name
 from colonnade.ir.text_parser import Line, Param, near
 
 VERSION = 1
 HEADER = "colonnade program"
-KINDS = ("input", "decode", "feature", "rows", "table", "param", "buffer", "column", "output")
+KINDS = ("input", "decode", "feature", "rows", "agree", "table", "param", "buffer", "column", "output")
 
 
 def print_program(program: Program) -> str:
@@ -48,6 +48,7 @@ def print_program(program: Program) -> str:
         lines.append(_decode(item))
         lines.extend(_feature(item, feature, made) for feature, made in item.features)
     lines.extend(map(_rows, program.row_keys))
+    lines.extend(map(_agreement, program.agreements))
     lines.extend(map(_table, program.tables))
     lines.extend(map(_param, program.params))
     lines.extend(map(_buffer, program.buffers))
@@ -85,6 +86,7 @@ def parse_program(text: str, consts: Mapping[str, Const]) -> Program:
         params=tuple(found["param"]),
         decodes=_with_features(found["decode"], found["feature"]),
         row_keys=tuple(found["rows"]),
+        agreements=tuple(found["agree"]),
     )
 
 
@@ -223,6 +225,11 @@ def _rows(item: RowKeys) -> str:
     if item.shape is not None:
         parts.append("shape " + name(item.shape))
     return " ".join(parts) + _from(item.tensor)
+
+
+def _agreement(item: Agreement) -> str:
+    sides = ((item.name, item.missing), (item.other, item.other_missing))
+    return "agree " + " and ".join(f"{name(key)} without {text_values.value(value)}" for key, value in sides)
 
 
 def _table(item: Table) -> str:

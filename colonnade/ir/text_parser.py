@@ -17,11 +17,12 @@ from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import ColonnadeError
 from colonnade.ir import text_lexer, text_values
 from colonnade.ir.column import POOLINGS, Column, Slot
-from colonnade.ir.program import Buffer, Decode, Input, Instruction, Output, Ref, RowKeys
+from colonnade.ir.made_table import TABLE_OPS
+from colonnade.ir.program import Agreement, Buffer, Decode, Input, Instruction, Output, Ref, RowKeys
 from colonnade.ir.table import Table
 from colonnade.ir.text_lexer import Failure, Token
-
 from colonnade.ops.op import Op
+
 T = TypeVar("T")
 Param = tuple[str, str, tuple[int, ...]]
 
@@ -306,6 +307,22 @@ class Line:
             raise Failure(at, "[number]")
         shape = self.name("the key of the dense shape") if self.skip("shape") else None
         return RowKeys(key, by, offsets, count[0], *sizes, shape, dtype, trimmed, strict, tensor=self.source)
+
+    def agree(self) -> Agreement:
+        """`agree NAME without VALUE and NAME without VALUE`."""
+        name, missing = self._lacking((int, bytes), "an integer or bytes")
+        self.want("and")
+        other, other_missing = self._lacking((float,), "a float")
+        return Agreement(name, missing, other, other_missing)
+
+    def _lacking(self, types: tuple[type, ...], what: str) -> tuple[str, Any]:
+        name = self.name("an input's name")
+        self.want("without")
+        at = self.peek().at
+        found = self.value()
+        if type(found) not in types:
+            raise Failure(at, what)
+        return name, found
 
     def table(self) -> Table:
         """`table NAME: DTYPE[ROWS, DIM] [= EXPR]`: what its rows are made of."""

@@ -25,6 +25,7 @@ from colonnade.ir.program import (
     ITEM,
     PLACE,
     REQUIRE,
+    Agreement,
     Buffer,
     Input,
     Instruction,
@@ -339,10 +340,20 @@ class _Assembler:
             params=tuple((k, str(v.dtype).removeprefix("torch."), tuple(v.shape)) for k, v in params.items()),
             decodes=decodes_of(self.decoded, {i.name for i in made}),
             row_keys=tuple(said.keys for said in self.rows),
+            agreements=self._agreements(assembled),
         )
         held = {table_name(args_of(n)[0]): args_of(n)[0] for n in columns}
         rows = {name: self._rows(table) for name, table in held.items()}
         return name_batch(program), Weights(rows, params, _consts(program.columns))
+
+    def _agreements(self, columns: Iterable[Column]) -> tuple[Agreement, ...]:
+        """Of inputs that a column reads together."""
+        together = [set(fields_read(c)) for c in columns]
+        return tuple(
+            Agreement(name, missing, other, other_missing)
+            for (name, other), (missing, other_missing) in self.graph.agreements.items()
+            if any({name, other} <= fields for fields in together)
+        )
 
     def _given(self, read: set[str]) -> Iterator[Input]:
         """The inputs of the graph; what only says rows is left out."""
@@ -361,6 +372,13 @@ class _Assembler:
                 known, source = facts_of(value), self.values[args_of(value)[0]]
                 yield Input(name, known.dtype, known.shape or (), of=source.name)
 
+    def _rows(self, table: Node) -> npt.NDArray[Any]:
+        op, made = op_of(table), made_of(table)
+        if isinstance(op, Constant):
+            return op.value.array
+        assert made is not None
+        return rows_of(made, self.graph.store)
+
     def _table(self, node: Node) -> Table:
         op = op_of(node)
         if isinstance(op, Constant):
@@ -375,13 +393,6 @@ class _Assembler:
 
 
 def _width(x: Node, whole: Facts) -> int | None:
-    def _rows(self, table: Node) -> npt.NDArray[Any]:
-        op, made = op_of(table), made_of(table)
-        if isinstance(op, Constant):
-            return op.value.array
-        assert made is not None
-        return rows_of(made, self.graph.store)
-
     """The operand's width in a concat along the last axis; None where it does not fit a buffer."""
     known = facts_of(x)
     if known.rank != 2 or known.shape is None or whole.shape is None or known.dtype != whole.dtype:

@@ -296,15 +296,7 @@ class Reader:
         """A bool tensor as predicates that must all hold, and their domain."""
         op = op_of(mask)
         if isinstance(op, LogicalAnd):
-            for part, rest in (args_of(mask), args_of(mask)[::-1]):
-                if facts_of(part).lo == 1 and self._line_up(facts_of(part).shape, facts_of(rest).shape):
-                    return self.masks(rest)
-            a, b = (self.masks(m) for m in args_of(mask))
-            if isinstance(a, Reject) or isinstance(b, Reject):
-                return a if isinstance(a, Reject) else b
-            if a[1] != b[1]:
-                return Reject("two parts of a mask are over different elements")
-            return a[0] + b[0], a[1]
+            return self._both(mask)
         if isinstance(op, Reshape | ExpandDims | Squeeze):
             x = args_of(mask)[0]
             same = facts_of(x).size is not None and facts_of(x).size == facts_of(mask).size
@@ -324,6 +316,20 @@ class Reader:
             return read
         predicate = _predicate(op.kind, value, facts_of(x).dtype)
         return predicate if isinstance(predicate, Reject) else ((Apply(predicate, read.expr),), read.domain)
+
+    def _both(self, mask: Node) -> tuple[tuple[Expr, ...], Domain] | Reject:
+        """Two masks of which both must hold; one that is proven to is left out."""
+        for part, rest in (args_of(mask), args_of(mask)[::-1]):
+            if facts_of(part).lo == 1 and self._line_up(facts_of(part).shape, facts_of(rest).shape):
+                read = self.masks(rest)
+                if facts_of(rest).lo != 1 or not isinstance(read, Reject):
+                    return read
+        a, b = (self.masks(m) for m in args_of(mask))
+        if isinstance(a, Reject) or isinstance(b, Reject):
+            return a if isinstance(a, Reject) else b
+        if a[1] != b[1]:
+            return Reject("two parts of a mask are over different elements")
+        return a[0] + b[0], a[1]
 
     def _line_up(self, a: Shape | None, b: Shape | None) -> bool:
         """Whether two vectors have one length, for certain or because their features are held to it."""

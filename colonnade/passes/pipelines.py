@@ -23,6 +23,7 @@ from colonnade.passes.merge_unique import MergeUnique
 from colonnade.passes.merge_weighted import MergeWeighted
 from colonnade.passes.one_hots import OneHots
 from colonnade.passes.pad_examples import PadExamples
+from colonnade.passes.pair_weights import PairWeights
 from colonnade.passes.pool_places import PoolPlaces
 from colonnade.passes.pool_single_rows import PoolSingleRows
 from colonnade.passes.ragged_inputs import RaggedInputs
@@ -34,6 +35,8 @@ from colonnade.passes.warnings.idle_buckets import IdleBuckets
 
 COLUMNS: tuple[Pass, ...] = (
     RaggedInputs(),  # first: shapes of inputs are content from here on; row numbers are still spelt as they came
+    MergeShards(),  # before cleaning: parts are still dealt out by the arithmetic that TensorFlow writes
+    PairWeights(),  # before guards: ids and weights then have one index matrix, whose guards are understood
     DropIdentities(),  # then: most nodes of a shape computation die here, every later pass is cheaper
     DropSparseReshapes(),  # before guards: the guard's operands become the producer's own indices
     HashDecimals(),  # before vocabularies: a text has no column op, its hash has one
@@ -44,10 +47,10 @@ COLUMNS: tuple[Pass, ...] = (
     FillPlaces(),  # any time before extraction: a reshape is read through
     DropFilling(),  # after guards; dense one-per-row columns lose their filling here
     DropSelects(),  # after filling: its indicator is then all false
+    ClipTables(),  # after cleaning: no reshape is left between rows and their norm; before pooling is matched
     MergeUnique(),  # before pooling is matched: the pooling's data is then the table
     PoolSingleRows(),  # after filling: rows are then iota; what stays is pooled
     MergeTrimmed(),  # beside merge-empty-rows, which takes what was filled
-    ClipTables(),  # after cleaning: no reshape is left between rows and their norm; before pooling is matched
     MergeEmptyRows(),  # after pool-single-rows, which is the cheaper form
     MergeWeighted(),  # beside merge-empty-rows, which takes the bags without weights
     DropEmptySelects(),  # after merge-empty-rows, which makes the bags it looks for

@@ -41,6 +41,19 @@ DEVIATIONS = (
         "the same request has the same answer wherever it runs; zeros are the user's own choice",
     ),
     Deviation(
+        "ids far outside a table of parts",
+        "numbers the parts of a partitioned table in int32: an id beyond 2^31 times a part may read a row of it",
+        "refuses the request, as for any id outside its table",
+        "the id is outside its table",
+    ),
+    Deviation(
+        "dense weights that are not where the ids are",
+        "drops missing ids (-1 or empty) and weights (0), and pairs what is left in order, over all rows of a request; "
+        "refuses it where there are not as many",
+        "refuses every request that lacks an id where it has a weight, or the other way round",
+        "the weight of one row would count for an id of another",
+    ),
+    Deviation(
         "the order of sums",
         "adds the rows of a pooled feature, and the products of a dense layer, in an order of its own",
         "adds pooled rows in the order of TensorFlow's kernels, products in torch's; where TensorFlow's rewrites or "

@@ -16,7 +16,7 @@ from colonnade.core.consts import Const
 from colonnade.core.dims import Dim
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.ir.column import POOLINGS, Column, Slot
-from colonnade.ir.program import Buffer, Input, Instruction, Output, Program, Ref
+from colonnade.ir.program import Agreement, Buffer, Input, Instruction, Output, Program, Ref
 from colonnade.ir.table import Table
 from colonnade.ir.text_values import CONST_DTYPES
 from colonnade.ops.at_least import AtLeast
@@ -167,4 +167,7 @@ def programs() -> st.SearchStrategy[Program]:
         some(instructions()),
         some(st.builds(Output, names(), st.builds(Ref, names()), dtypes, shapes())),
         some(st.tuples(names(), dtypes, st.lists(SIZES, max_size=3).map(tuple))),
+        agreements=some(
+            st.builds(Agreement, names(), st.integers() | st.binary(), names(), st.floats(allow_nan=False))
+        ),
     )

@@ -82,6 +82,16 @@ EXAMPLES = Given(
     "x", "string", 0, tuple(_example(k, w) for k, w in (([1, 2], [0.5, 2.0]), ([], []), ([9], [-1.0]), ([0], [0.0])))
 )
 
+WORDS_OF_EXAMPLES = Given(
+    "x",
+    "string",
+    0,
+    tuple(
+        encode_example({"words": ("string", k), "weights": ("float32", w)})
+        for k, w in (([b"a", b""], [0.5, 2.0]), ([], []), ([b"yy"], [-1.0]), ([b"b", b"b", b"a"], [1.0, 0.0, 3.0]))
+    ),
+)
+
 SEVERAL = ids(3)
 COLUMNS: dict[str, FeatureColumn] = {
     "numeric": FeatureColumn((floats(2),), lambda c: [c.numeric_column("x", (2,))]),
@@ -115,6 +125,7 @@ COLUMNS: dict[str, FeatureColumn] = {
         (SEVERAL,),
         lambda c: embedded(c, _identity(c), max_norm=0.5),
     ),
+    "partitioned table": FeatureColumn((ids(),), lambda c: embedded(c, _identity(c)), partitions=3),
     "features of Examples": FeatureColumn(
         (EXAMPLES,), lambda c: embedded(c, c.categorical_column_with_identity("ids", 10)), _parsed
     ),
@@ -125,9 +136,14 @@ COLUMNS: dict[str, FeatureColumn] = {
     ),
     "weighted, of dense inputs": FeatureColumn(
         (ids(3, "x", (0, 3, 7, 9, -7)), Given("y", "float32", 3, (0.5, 2.0, -1.0))),
-    "partitioned table": FeatureColumn((ids(),), lambda c: embedded(c, _identity(c)), partitions=3),
         lambda c: embedded(c, c.weighted_categorical_column(_identity(c), "y")),
-        gap=Gap(NOTYET, "ids and weights are not proven to line up: each drops missing values by itself"),
+    ),
+    "weighted hash, of Examples": FeatureColumn(
+        (WORDS_OF_EXAMPLES,),
+        lambda c: embedded(
+            c, c.weighted_categorical_column(c.categorical_column_with_hash_bucket("words", 40), "weights")
+        ),
+        _parsed,
     ),
 }
 

@@ -107,6 +107,7 @@ def test_a_program_comes_back(program: Program) -> None:
             program.dense,
             program.outputs,
             program.params,
+            program.agreements,
         )
     )
 
