@@ -347,13 +347,12 @@ class _Assembler:
         return name_batch(program), Weights(rows, params, _consts(program.columns))
 
     def _agreements(self, columns: Iterable[Column]) -> tuple[Agreement, ...]:
-        """Of inputs that a column reads together."""
+        """Errors: UnsupportedOps where no column reads two inputs that are held against each other."""
         together = [set(fields_read(c)) for c in columns]
-        return tuple(
-            Agreement(name, missing, other, other_missing)
-            for (name, other), (missing, other_missing) in self.graph.agreements.items()
-            if any({name, other} <= fields for fields in together)
-        )
+        apart = [f"{a}, {b}" for a, b in self.graph.agreements if not any({a, b} <= fields for fields in together)]
+        if apart:
+            raise UnsupportedOps("requests cannot be held to ids and weights that no column reads", got=listed(apart))
+        return tuple(Agreement(a, missing, b, other) for (a, b), (missing, other) in self.graph.agreements.items())
 
     def _given(self, read: set[str]) -> Iterator[Input]:
         """The inputs of the graph; what only says rows is left out."""

@@ -102,7 +102,19 @@ def make_request(program: Program, kind: str, rows: int, seed: int = 0) -> Reque
         feed = missing_feed(specs, rows, hints)
     else:
         feed = (ordinary_feed if kind == "ordinary" else corner_feed)(specs, rows, rng, hints)
+    feed = _agreed(program, feed)
     return Request(f"{kind}-{rows}", rows, encoded(program, feed | _offsets(program, ends), rows))
+
+
+def _agreed(program: Program, feed: Mapping[str, Array]) -> Feed:
+    """The same; what is to lack values where another input does lacks them there, and only there."""
+    found = dict(feed)
+    for item in program.agreements:
+        values = found[item.other]
+        lacks = found[item.name] == item.missing
+        given = np.where(np.abs(values) < np.finfo(np.float32).tiny, np.float32(1), values)
+        found[item.other] = np.where(lacks, np.float32(item.other_missing), given)
+    return found
 
 
 def _offsets(program: Program, ends: Array) -> Feed:

@@ -13,6 +13,8 @@ from colonnade import compiler
 from colonnade.errors import FeedError
 from colonnade.ir.text import parse_program, print_program
 from colonnade.testing.oracle import OracleError, TensorFlowModel
+from colonnade.testing.requests import KINDS as KINDS_OF_REQUESTS
+from colonnade.testing.requests import make_request
 from tests.oracle.tf_models import TARGETS, compiled, saved
 
 NAN, INF = float("nan"), float("inf")
@@ -106,3 +108,9 @@ def test_a_norm_before_weights_and_an_artifact(tmp_path: Path) -> None:
     assert loaded(feed)["out"].tobytes() == executable(feed)["out"].tobytes()
     with pytest.raises(FeedError, match="different places"):
         loaded({"ids": NUMBERS, "weights": WEIGHTS[::-1]})
+
+
+def test_requests_that_are_made_for_a_check_agree(tmp_path: Path) -> None:
+    executable = compiler.compile(saved(tmp_path / "model", built("words", "mean")))
+    for kind in KINDS_OF_REQUESTS:
+        executable(make_request(executable.program, kind, 9).feed)
