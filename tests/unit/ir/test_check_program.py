@@ -12,7 +12,7 @@ from colonnade.core.expr import Apply, Field
 from colonnade.errors import GraphError
 from colonnade.ir.check_program import broken, check
 from colonnade.ir.column import Column, Slot
-from colonnade.ir.program import Buffer, Input, Instruction, Output, Program, Ref
+from colonnade.ir.program import Agreement, Buffer, Input, Instruction, Output, Program, Ref
 from colonnade.ir.table import Table
 from colonnade.ops.hash_bytes import HashBytes
 from colonnade.ops.mod import Mod
@@ -170,3 +170,20 @@ def test_every_broken_rule_is_listed_at_once() -> None:
         check(bad)
     assert "column 'city': the table 'u'" in caught.value.got
     assert "column 'age': the pooling" in caught.value.got
+
+
+@pytest.mark.parametrize(
+    ("item", "got"),
+    [
+        (Agreement("age", -1, "cost", 0.0), "'cost' is no input"),
+        (Agreement("city", b"", "price", 0.0), "are no dense inputs of one shape"),
+        (Agreement("age", b"", "price", 0.0), "do not lack b'' and 0.0"),
+        (Agreement("price", 0, "price", 0.0), "do not lack"),
+        (Agreement("other", -1, "price", 0.0), "no column reads it together with 'price'"),
+    ],
+)
+def test_inputs_that_agree(item: Agreement, got: str) -> None:
+    inputs = (*program().inputs, Input("other", "int64", (B, 3)))
+    assert not list(broken(program(inputs=inputs, agreements=(Agreement("age", -1, "price", 0.0),))))
+    found = list(broken(program(inputs=inputs, agreements=(item,))))
+    assert any(w == f"agree {item.name!r}" and got in g for w, g in found), found
