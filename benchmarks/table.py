@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchmarks.start import HEADERS, cells
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.testing.bench import DENSE_ALONE, OURS, THEIRS
 from colonnade.testing.timing import human_seconds
@@ -20,7 +21,8 @@ RESULTS = ROOT / "benchmarks" / "results"
 README = ROOT / "README.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 GPU_BEGIN, GPU_END = "<!-- measured on a gpu: begin -->", "<!-- measured on a gpu: end -->"
-GPU = "gpu_"
+START_BEGIN, START_END = "<!-- measured start: begin -->", "<!-- measured start: end -->"
+GPU, START = "gpu_", "start"
 COUNTED = {
     "kernels a request": "kernels",
     "kernels for the columns": "of them for columns",
@@ -40,7 +42,7 @@ def newest(folder: Path, *, on_gpu: bool = False) -> list[Row]:
     """The last row of each (case, part, batch size), in that order; those of a GPU or all others."""
     found: dict[tuple[str, str, int], Row] = {}
     for path in sorted(folder.glob("*.jsonl")):
-        if path.name.startswith(GPU) != on_gpu:
+        if path.name.startswith(GPU) != on_gpu or path.stem == START:
             continue
         for line in path.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
@@ -77,6 +79,22 @@ def rendered(rows: Iterable[Row]) -> str:
 def _said(places: Mapping[str, Mapping[str, None]]) -> list[str]:
     """Where the rows of which models were measured, an item a place."""
     return [f"* {', '.join(cases)}: {place}" for place, cases in places.items()]
+
+
+def rendered_start(path: Path) -> str:
+    """The last row of each model as a Markdown table: what it takes to begin."""
+    found: dict[str, Row] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        found[row["case"]] = row
+    lines = ["| " + " | ".join(HEADERS) + " |", "|---|" + "---:|" * (len(HEADERS) - 1)]
+    places: dict[str, dict[str, None]] = {}
+    for row in found.values():
+        lines.append("| " + " | ".join(cells(row)) + " |")
+        host = row["machine"]
+        place = f"{host['cpu']}, {host['cores']} cores; commit {row['commit'] or 'unknown'}, {row['date'][:10]}."
+        places.setdefault(place, {})[row["case"]] = None
+    return "\n".join([*lines, "", *_said(places)])
 
 
 def rendered_on_gpu(rows: Iterable[Row]) -> str:
@@ -144,6 +162,8 @@ def main() -> int:
         text = README.read_text(encoding="utf-8")
         text = placed(text, rendered(rows)) if rows else text
         text = placed(text, rendered_on_gpu(on_gpu), (GPU_BEGIN, GPU_END)) if on_gpu else text
+        start = RESULTS / f"{START}.jsonl"
+        text = placed(text, rendered_start(start), (START_BEGIN, START_END)) if start.is_file() else text
         README.write_text(text, encoding="utf-8")
     except ColonnadeError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
