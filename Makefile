@@ -26,7 +26,7 @@ bench: $(STAMP) ## time the benchmark cases beside TensorFlow (CASES="E10 micro1
 test: lint ## lint, then every test that this machine can run
 	@$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
-fuzz: $(STAMP) ## random feature-column models beside TensorFlow (FUZZ="--cases 1000 --seed 7" for others)
+fuzz: $(STAMP) ## random models beside TensorFlow (FUZZ="--cases 1000 --seed 7" for others)
 	@TF_CPP_MIN_LOG_LEVEL=3 $(BIN)/python -m colonnade.testing.fuzz $(FUZZ)
 
 lint: $(STAMP) ## ruff, mypy and the import contracts

@@ -26,6 +26,7 @@ from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.logical_and import LogicalAnd
+from colonnade.ops.graph.logical_not import LogicalNot
 from colonnade.ops.graph.logical_or import LogicalOr
 from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.placeholder import Placeholder
@@ -52,6 +53,7 @@ from colonnade.passes.indices import column_of
 from colonnade.passes.splat import splat, whole
 
 LEAST, MOST = -(2**63), 2**63 - 1
+_OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
 
 
 @dataclass(frozen=True)
@@ -178,8 +180,8 @@ class Reader:
             return self._crossed(base, op)
         if isinstance(op, Reshape | ExpandDims | Squeeze):
             return self._reshaped(base)
-        if isinstance(op, StridedSlice) and op.is_whole([facts_of(a).values for a in args_of(base)[1:]]):
-            return self._reshaped(base)
+        if isinstance(op, StridedSlice):
+            return self._sliced(base)
         if isinstance(op, Gather):
             return self._retained(base)
         if isinstance(op, GatherNd):
@@ -230,6 +232,16 @@ class Reader:
         x = args_of(node)[0]
         if facts_of(x).size is None or facts_of(x).size != facts_of(node).size:
             return Reject(f"a reshape from {facts_of(x).shape} to {facts_of(node).shape} may fail: it stays")
+        return self.elements(x)
+
+    def _sliced(self, node: Node) -> Elements | Reject:
+        """`x[:, None]`, and `x[:, 0]` of rows of one element: all of them, in order."""
+        op, (x, begin, _, strides) = op_of(node), args_of(node)
+        if isinstance(op, StridedSlice) and op.is_whole([facts_of(a).values for a in args_of(node)[1:]]):
+            return self._reshaped(node)
+        size, first, steps = facts_of(x).size, facts_of(begin).ints, facts_of(strides).ints
+        if first is None or steps is None or any(s != 1 for s in steps) or size is None or size != facts_of(node).size:
+            return Reject("ids are cut out of a tensor by a slice that does not provably keep all of it in order")
         return self.elements(x)
 
     def _applied(self, node: Node) -> Elements | Reject:
@@ -349,17 +361,20 @@ class Reader:
         return (Apply(Greater(float(bound), op.flush_denormals), read.expr),), read.domain
 
     def _selected(self, node: Node) -> Elements | Reject:
-        """`select(x outside an interval, default, x)`."""
+        """`select(x outside an interval, default, x)`, or `select(x inside an interval, x, default)`."""
         cond, default, x = args_of(node)
+        negated = whole(default) is None and whole(x) is not None
+        if negated:
+            default, x = x, default
         if facts_of(x).shape is None or facts_of(x).shape != facts_of(node).shape:
             return Reject("the operands of a select are broadcast")
         read = self.elements(x)
-        outside = read if isinstance(read, Reject) else self._outside(cond, facts_of(x).shape)
+        outside = read if isinstance(read, Reject) else self._outside(cond, facts_of(x).shape, negated)
         if isinstance(read, Reject) or isinstance(outside, Reject):
             return outside  # type: ignore[return-value]
         if (outside.expr, outside.domain) != (read.expr, read.domain):
             return Reject("the condition of a select is not proven to be about the ids that it keeps")
-        if isinstance(default.target, Add):
+        if isinstance(default.target, Add) and not negated:
             return self._wrapped(node, read, outside)
         value = whole(default)
         if not isinstance(value, int):
@@ -447,11 +462,13 @@ class Reader:
         farthest = stride * (width - 1)
         return least <= known.lo + min(farthest, 0) and known.hi + max(farthest, 0) <= most
 
-    def _outside(self, cond: Node, shape: Shape | None) -> _Outside | Reject:
-        """The interval outside of which a condition holds."""
+    def _outside(self, cond: Node, shape: Shape | None, negated: bool) -> _Outside | Reject:
+        """The interval outside of which a condition holds, or its opposite does."""
         op = op_of(cond)
-        if isinstance(op, LogicalOr):
-            a, b = (self._outside(c, shape) for c in args_of(cond))
+        if isinstance(op, LogicalNot):
+            return self._outside(args_of(cond)[0], shape, not negated)
+        if isinstance(op, LogicalAnd if negated else LogicalOr):
+            a, b = (self._outside(c, shape, negated) for c in args_of(cond))
             if isinstance(a, Reject) or isinstance(b, Reject):
                 return a if isinstance(a, Reject) else b
             if (a.expr, a.domain) != (b.expr, b.domain):
@@ -466,7 +483,7 @@ class Reader:
             return read
         if not isinstance(bound, int) or facts_of(x).dtype not in facts.INTEGER or facts_of(x).shape != shape:
             return Reject("the condition of a select does not compare ids with one integer")
-        interval = _inside(op.kind, bound)
+        interval = _inside(_OPPOSITE[op.kind] if negated else op.kind, bound)
         return interval if isinstance(interval, Reject) else _Outside(read.expr, read.domain, *interval)
 
     # -- rows ----------------------------------------------------------------------------------------------------------

@@ -6,12 +6,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
+from colonnade.ops.graph._elementwise import Binary, Unary
+from colonnade.ops.graph.as_string import AsString
+from colonnade.ops.graph.bucketize import Bucketize
 from colonnade.ops.graph.cast import Cast
+from colonnade.ops.graph.compare import Compare
+from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.gather import Gather
+from colonnade.ops.graph.lookup_table_find import LookupTableFind
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.segment_sum import SegmentSum
+from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.shape import Shape
 from colonnade.ops.graph.slice import Slice
 from colonnade.ops.graph.sparse_cross import SparseCross
@@ -21,6 +28,7 @@ from colonnade.ops.graph.sparse_segment_reduce import SparseSegmentReduce
 from colonnade.ops.graph.sparse_to_dense import SparseToDense
 from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.strided_slice import StridedSlice
+from colonnade.ops.graph.string_to_hash_bucket import StringToHashBucket
 from colonnade.ops.graph.variable import Variable
 from colonnade.passes.base import Editor, Pass
 from colonnade.passes.indices import column, column_of
@@ -121,8 +129,8 @@ def _put(editor: Editor, group: _Group, number: int) -> None:
     made |= dict.fromkeys(group.shapes, items[-1])
     for said in group.said:
         for user in list(said.users):
-            place = item_of(user)[1]
-            editor.graph.replace(user, made[args_of(said)[1]] if place == 1 else items[-1 if place else 0])
+            place, value = item_of(user)[1], args_of(said)[1]
+            editor.graph.replace(user, made.get(value, value) if place == 1 else items[-1 if place else 0])
     for old, new in made.items():
         editor.graph.replace(old, new, but=node)
     for rows in group.rows:
@@ -143,7 +151,7 @@ def _evidence(node: Node) -> Iterator[_Group]:
         for matrix, values, shape in op.split(args)[0]:
             yield from _matrix(matrix, values, shape)
     elif isinstance(op, RaggedInput):
-        yield _Group("splits", args[0], {}, dict.fromkeys(args[1:]), said={node: None})
+        yield _Group("splits", args[0], {}, dict.fromkeys(map(_source, args[1:])), said={node: None})
     elif isinstance(op, SparseSegmentReduce):
         yield from _segments(args[2], (args[1],))
     elif isinstance(op, SegmentSum):
@@ -166,6 +174,26 @@ def _segments(rows: Node, values: tuple[Node, ...]) -> Iterator[_Group]:
     splits = splits_behind(rows)
     if splits is not None:
         yield _Group("splits", splits, {}, found, {rows: None})
+
+
+def _source(values: Node) -> Node:
+    """The input that a vector is made of, where each of its elements is made of the one in its place."""
+    stack, found = [values], set[Node]()
+    while stack:
+        node = stack.pop()
+        if facts_of(node).rank == 0 or isinstance(node.target, Constant):
+            continue
+        if isinstance(node.target, Placeholder):
+            found.add(node)
+        elif isinstance(node.target, _ELEMENTWISE) and facts_of(node).shape == facts_of(values).shape:
+            stack.extend(args_of(node))
+        else:
+            return values
+    (source,) = found if len(found) == 1 else (values,)
+    return source if facts_of(source).shape == facts_of(values).shape else values
+
+
+_ELEMENTWISE = (Unary, Binary, AsString, Bucketize, Cast, Compare, LookupTableFind, Select, StringToHashBucket)
 
 
 def _matrix_behind(node: Node) -> Node | None:

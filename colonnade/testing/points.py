@@ -143,9 +143,10 @@ def dense_inputs(program: Program) -> frozenset[str]:
 
 
 def _source_of(program: Program, name: str) -> str:
+    last = {line.source: line.output for line in program.dense}  # lines before it hold no tensor of the source
     for line in program.dense:
         if line.output == name:
-            return line.source
+            return line.source if last[line.source] == name else ""
     return next((i.tensor for i in program.inputs if i.name == name), "")
 
 

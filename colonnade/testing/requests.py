@@ -258,8 +258,8 @@ def rows_in(program: Program, feed: Mapping[str, Array]) -> int:
 def take(program: Program, request: Request, rows: Sequence[int] | NDArray[np.int64]) -> Request:
     """The request with only these rows."""
     chosen = np.asarray(rows, np.int64)
-    by_row = batched(program)
     whole = _opened(program, request.feed)
+    by_row = {key for key in batched(program) & whole.keys() if len(whole[key]) == request.rows}
     feed = {key: value[chosen] if key in by_row else value for key, value in whole.items()}
     fields = ragged(program)
     for key, offsets in fields.items():

@@ -293,7 +293,8 @@ class _Check:
         feed = inputs_of(self.program, request.feed)
         overflow = overflowing(self.program, self.dense_inputs, feed, request.rows)
         self.verdict.overflow += int(overflow.sum())
-        allowed = self._allowed(feed, request.rows)
+        rows = {b.name: len(mine[f"concat:{b.name}"]) for b in self.program.buffers}
+        allowed = self._allowed(feed, rows)
         before: dict[str, tuple[Array, Array]] = {}
         for point in self.points:
             if point.key not in theirs or point.key not in mine:
@@ -312,12 +313,13 @@ class _Check:
             else:
                 self._output(point, request, (got, want), allowed, before, overflow)
 
-    def _allowed(self, feed: Mapping[str, Array], rows: int) -> dict[str, Array]:
+    def _allowed(self, feed: Mapping[str, Array], rows: Mapping[str, int]) -> dict[str, Array]:
+        """By key. rows: of each buffer."""
         found: dict[str, Array] = {}
         for buffer in self.program.buffers:
-            found[f"concat:{buffer.name}"] = np.zeros((rows, buffer.width))
+            found[f"concat:{buffer.name}"] = np.zeros((rows[buffer.name], buffer.width))
         for column in self.program.columns:
-            limit = allowed_of_column(column, self.program, self.weights, feed, rows)
+            limit = allowed_of_column(column, self.program, self.weights, feed, rows[column.slots[0].output])
             found[f"column:{column.name}"] = limit
             for slot in column.slots:
                 found[f"concat:{slot.output}"][:, slot.offset : slot.offset + slot.width] = limit
@@ -414,8 +416,9 @@ class _Check:
 
 
 def _shaped(value: Array, like: Array) -> Array:
-    """The source's tensor in our shape, where it differs by dims of one value only (a view)."""
-    if value.shape != like.shape and value.size == like.size and value.shape[:1] == like.shape[:1]:
+    """The source's tensor in our shape, where it has the same rows in another one: `[B, T, D]` as `[B*T, D]`."""
+    same_rows = value.shape[:1] == like.shape[:1] or value.shape[-1:] == like.shape[-1:]
+    if value.shape != like.shape and value.size == like.size and same_rows:
         return value.reshape(like.shape)
     return value
 

@@ -1,4 +1,4 @@
-"""Random feature-column models: TensorFlow's answers on every backend; the fuzzer itself, where one is wrong."""
+"""Random models: TensorFlow's answers on every backend; the fuzzer itself, where one is wrong."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ import colonnade.backends.gpu.backend  # noqa: F401  Triton must be loaded befor
 from colonnade.backends.reference import ReferenceBackend
 from colonnade.ir.program import Program, Weights
 from colonnade.testing.fuzz import check
-from colonnade.testing.fuzz.draw import KINDS, MAX_CASES, MIN_CASES, draw_model
+from colonnade.testing.fuzz.cases import FORMS
+from colonnade.testing.fuzz.draw import KINDS, MAX_CASES, MIN_CASES, STYLES, draw_model
+from colonnade.testing.fuzz.draw_ops import LOOKUPS
 from colonnade.testing.fuzz.feeds import requests, restricted
 from colonnade.testing.fuzz.run import check_model, run
 from colonnade.testing.fuzz.shrink import smallest
 
-SEED = 3
+SEED = 200
 MODELS = 6
 """As many as hold 200 cases; `make fuzz` asks others."""
 FEW = [c.number for c in draw_model(SEED, 1).cases if 0 < c.embedding_dim <= 8][:8]
@@ -48,6 +50,8 @@ def test_there_are_two_hundred_cases_of_every_kind_some_without_an_answer() -> N
     models = [draw_model(SEED, index) for index in range(MODELS)]
     cases = [case for model in models for case in model.cases]
     assert len(cases) >= 200 and {c.kind for c in cases} == set(KINDS)
+    assert {m.style for m in models} == set(STYLES) and {c.form for c in cases} >= set(LOOKUPS)
+    assert {i.form for m in models for i in m.inputs} == set(FORMS)
 
 
 def test_the_same_seed_draws_the_same() -> None:

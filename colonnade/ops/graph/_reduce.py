@@ -115,12 +115,28 @@ def reduced(shape: Shape, over: tuple[int, ...], keep: bool) -> Shape:
     return tuple(d for k, d in enumerate(shape) if k not in over)
 
 
+def lower_extreme(x: Operand, over: Sequence[int], keep: bool, largest: bool) -> Lowered:
+    """aten.amax or amin; it refuses an axis that has no elements, so one that may have none gets an extreme more."""
+    assert x.facts.shape is not None
+    rank, value = len(x.facts.shape), x.value
+    open_axes = {a % rank for a in over if not positive(x.facts.shape[a])}
+    if open_axes:
+        pads = tuple(end for k in reversed(range(rank)) for end in (0, int(k in open_axes)))
+        value = Lowered("aten.constant_pad_nd.default", (value, pads, _worst(x.facts.dtype, largest)))
+    return Lowered("aten.amax.default" if largest else "aten.amin.default", (value, tuple(over), keep))
+
+
+def _worst(dtype: str, largest: bool) -> float:
+    """What the largest (the smallest) of nothing is."""
+    if dtype in facts.FLOATING:
+        return -math.inf if largest else math.inf
+    known = np.iinfo(dtype)
+    return int(known.min if largest else known.max)
+
+
 def extreme(x: torch.Tensor, over: tuple[int, ...], keep: bool, largest: bool) -> torch.Tensor:
     """The largest or smallest over axes; over nothing the other end of the dtype."""
     if any(x.shape[k] == 0 for k in over):
-        worst: float = -np.inf if largest else np.inf
-        if not x.is_floating_point():
-            limits_of = torch.iinfo(x.dtype)
-            worst = limits_of.min if largest else limits_of.max
+        worst = _worst(str(x.dtype).removeprefix("torch."), largest)
         return x.new_full([int(d) for d in reduced(tuple(x.shape), over, keep)], worst)
     return x.amax(over, keepdim=keep) if largest else x.amin(over, keepdim=keep)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 
 from colonnade.core.dims import Dim
-from colonnade.ops.graph._reduce import Reduction, extreme
-from colonnade.ops.op import GraphOp
+from colonnade.ops.graph._reduce import Reduction, extreme, lower_extreme
+from colonnade.ops.op import GraphOp, Lowered, Operand
 
 
 @dataclass(frozen=True)
 class Max(Reduction, GraphOp):
     """`out = max of x over axes`; over nothing the smallest value of the dtype."""
 
-    aten: ClassVar[str] = "aten.amax.default"
     keep_dims: bool = False
 
     def step(self, a: Dim, b: Dim) -> Dim | None:
@@ -26,3 +24,10 @@ class Max(Reduction, GraphOp):
     def value(self, x: torch.Tensor, over: tuple[int, ...]) -> torch.Tensor:
         """By torch."""
         return extreme(x, over, self.keep_dims, largest=True)
+
+    def lower(self, *args: Operand) -> Lowered | None:
+        """aten.amax over known axes."""
+        x, axes = args
+        if axes.facts.ints is None or x.facts.shape is None or not axes.facts.ints:
+            return super().lower(*args)
+        return lower_extreme(x, axes.facts.ints, self.keep_dims, largest=True)

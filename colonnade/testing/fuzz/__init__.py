@@ -1,1 +1,1 @@
-"""Random feature-column models, asked of TensorFlow and of every backend: `python -m colonnade.testing.fuzz`."""
+"""Random models, asked of TensorFlow and of every backend: `python -m colonnade.testing.fuzz`."""

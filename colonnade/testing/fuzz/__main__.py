@@ -49,7 +49,7 @@ def fuzz(
     columns: Annotated[str, typer.Option(help="with --model: the cases that are kept")] = "",
     json_file: Annotated[Path | None, typer.Option("--json", help="where to write the results")] = None,
 ) -> None:
-    """Compare random feature-column models with TensorFlow; exit status 1 where anything disagrees."""
+    """Compare random models with TensorFlow; exit status 1 where anything disagrees."""
     console = Console()
     asked = [b for b in backends.split(",") if b]
     if unknown := set(asked) - set(BACKENDS):

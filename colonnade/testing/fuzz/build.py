@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.testing.fuzz.build_keras import build_keras
+from colonnade.testing.fuzz.build_ops import vector
 from colonnade.testing.fuzz.cases import Case, Input, Model, Tower, seed_of
-from colonnade.testing.fuzz.examples import EXAMPLES, listed
+from colonnade.testing.fuzz.encode import EXAMPLES, listed
+from colonnade.testing.fuzz.towers import tower_outputs
 from colonnade.testing.tensorflow import tensorflow
 
 
@@ -26,11 +28,14 @@ def build(model: Model, path: Path) -> Path:
     with warnings.catch_warnings(), tf.Graph().as_default():
         warnings.simplefilter("ignore")  # TensorFlow deprecates its feature columns
         tf.compat.v1.set_random_seed(model.seed)
-        tf.compat.v1.get_variable_scope().set_use_resource(False)
+        tf.compat.v1.get_variable_scope().set_use_resource(model.index % 2 == 1)
         inputs, features = (_parsed if model.style == "examples" else _given)(tf, model)
         outputs: dict[str, Any] = {}
+        tables: dict[int, Any] = {}
+        made: dict[int, tuple[list[Any], Any]] = {}
         for tower in model.towers:
-            outputs |= _tower(tf, model, tower, features)
+            made[tower.number] = made[tower.of] if tower.of >= 0 else _vectors(tf, model, tower, features, tables)
+            outputs |= tower_outputs(tf, model, tower, *made[tower.number], tf.compat.v1.get_variable)
         with tf.compat.v1.Session(config=_plain(tf)) as session:
             tables = tf.compat.v1.tables_initializer()
             session.run([tf.compat.v1.global_variables_initializer(), tables])
@@ -40,8 +45,24 @@ def build(model: Model, path: Path) -> Path:
 
 def _given(tf: Any, model: Model) -> tuple[dict[str, Any], dict[str, Any]]:
     """The inputs of the signature, and the features that they are."""
-    inputs = {i.name: tf.compat.v1.placeholder(tf.as_dtype(i.dtype), i.spec.shape, name=i.name) for i in model.inputs}
-    return inputs, {i.name: _feature(tf, i, inputs[i.name]) for i in model.inputs}
+    inputs = {i.name: _placeholder(tf, i) for i in model.inputs}
+    features = {i.name: _feature(tf, i, inputs[i.name]) for i in model.inputs}
+    for case in model.cases:
+        if case.weights:
+            ids, weights = features[case.input], inputs[case.weights]
+            sparse = isinstance(ids, tf.SparseTensor)
+            features[case.weights] = ids.with_values(weights) if sparse else ids.with_flat_values(weights)
+    return inputs, features
+
+
+def _placeholder(tf: Any, item: Input) -> Any:
+    v1, dtype = tf.compat.v1, tf.as_dtype(item.dtype)
+    if item.form == "sparse":
+        return v1.sparse_placeholder(dtype, [None, None], item.name)
+    if item.form == "ragged":
+        return v1.ragged.placeholder(dtype, 1, [], item.name)
+    shapes = {"open": (None, None), "weights": (None,)}
+    return v1.placeholder(dtype, shapes.get(item.form, item.spec.shape), item.name)
 
 
 def _parsed(tf: Any, model: Model) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -55,18 +76,26 @@ def _parsed(tf: Any, model: Model) -> tuple[dict[str, Any], dict[str, Any]]:
     return {EXAMPLES: examples}, tf.compat.v1.io.parse_example(examples, spec)
 
 
-def _tower(tf: Any, model: Model, tower: Tower, features: dict[str, Any]) -> dict[str, Any]:
+def _vectors(
+    tf: Any, model: Model, tower: Tower, features: dict[str, Any], tables: dict[int, Any]
+) -> tuple[list[Any], Any]:
+    """The vectors of a tower's cases, and the input layer that they are side by side, where there is one."""
     by_name = {i.name: i for i in model.inputs}
     cases = [c for c in model.cases if c.tower == tower.number]
+    if model.style == "ops":
+        return _tiled(tf, [vector(tf, model, c, features, tables) for c in cases]), None
     features = {name: features[name] for c in cases for name in c.reads}
     with tf.compat.v1.variable_scope(f"tower_{tower.number}"):
         columns = [column for c in cases for column in _columns(tf, model, by_name, c)]
-        layer = tf.compat.v1.feature_column.input_layer(features, columns)
-        if not tower.width:
-            return {f"layer_{tower.number}": layer}
-        dense = _dense(tf, model, tower, layer)
-    straight = {f"layer_{tower.number}": layer} if tower.straight else {}
-    return {**straight, f"dense_{tower.number}": dense}
+        found: dict[Any, Any] = {}
+        layer = tf.compat.v1.feature_column.input_layer(features, columns, cols_to_output_tensors=found)
+        return [found[column] for column in columns], layer
+
+
+def _tiled(tf: Any, vectors: list[Any]) -> list[Any]:
+    """Vectors of one row as often as there are rows beside them."""
+    batch = next((tf.shape(v)[0] for v in vectors if v.shape[0] is None), None)
+    return [v if v.shape[0] is None or batch is None else tf.tile(v, [batch, 1]) for v in vectors]
 
 
 def _feature(tf: Any, item: Input, value: Any) -> Any:
@@ -101,7 +130,9 @@ def _crossed(tf: Any, by_name: Mapping[str, Input], case: Case) -> Any:
     """A cross of features as they are; of floats, of their buckets."""
     columns = tf.feature_column
     keys = [
-        columns.bucketized_column(columns.numeric_column(name, dtype=tf.as_dtype(by_name[name].dtype)), [0.0, 10.0])
+        columns.bucketized_column(
+            columns.numeric_column(name, dtype=tf.as_dtype(by_name[name].dtype)), list(case.boundaries)
+        )
         if by_name[name].dtype.startswith("float")
         else name
         for name in case.reads
@@ -122,18 +153,6 @@ def _categorical(tf: Any, item: Input, case: Case) -> Any:
     return columns.categorical_column_with_vocabulary_list(
         case.input, list(case.words), dtype, default, case.oov_buckets
     )
-
-
-def _dense(tf: Any, model: Model, tower: Tower, layer: Any) -> Any:
-    shape = (int(layer.shape[1]), tower.width)
-
-    def uniform(name: str) -> Any:
-        return tf.compat.v1.random_uniform_initializer(-0.3, 0.3, seed=seed_of(model, f"{name} {tower.number}"))
-
-    kernel = tf.compat.v1.get_variable("kernel", shape, tf.float32, uniform("kernel"))
-    bias = tf.compat.v1.get_variable("bias", shape[1:], tf.float32, uniform("bias"))
-    found = tf.nn.bias_add(tf.matmul(layer, kernel), bias)
-    return getattr(tf.nn, tower.activation)(found) if tower.activation else found
 
 
 def _plain(tf: Any) -> Any:

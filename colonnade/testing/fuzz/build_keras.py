@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.testing.fuzz.cases import Case, Model, Tower, seed_of
+from colonnade.testing.fuzz.towers import tower_outputs
 from colonnade.testing.tensorflow import tensorflow
 
 
@@ -20,13 +21,17 @@ def build_keras(model: Model, path: Path) -> Path:
     module.layers = {str(case.number): _layers(tf, model, case) for case in model.cases}
     # A session restores tf.Variables, of which Keras keeps its own away from what tf.Module saves.
     module.tables = [v.value for layers in module.layers.values() for layer in layers for v in layer.variables]
-    module.kernels = {str(t.number): _kernel(tf, model, t) for t in model.towers if t.width}
+
+    def constant(name: str, initializer: Any) -> Any:
+        return tf.constant(initializer, name=name)
 
     def answer(*values: Any) -> dict[str, Any]:
         inputs = dict(zip((i.name for i in model.inputs), values, strict=True))
         outputs: dict[str, Any] = {}
+        made: dict[int, list[Any]] = {}
         for tower in model.towers:
-            outputs |= _tower(tf, model, tower, module, inputs)
+            made[tower.number] = made[tower.of] if tower.of >= 0 else _vectors(tower, model, module, inputs)
+            outputs |= tower_outputs(tf, model, tower, made[tower.number], None, constant)
         return outputs
 
     specs = [tf.TensorSpec(i.spec.shape, i.dtype, i.name) for i in model.inputs]
@@ -36,7 +41,7 @@ def build_keras(model: Model, path: Path) -> Path:
     return path
 
 
-def _tower(tf: Any, model: Model, tower: Tower, module: Any, inputs: dict[str, Any]) -> dict[str, Any]:
+def _vectors(tower: Tower, model: Model, module: Any, inputs: dict[str, Any]) -> list[Any]:
     vectors = []
     for case in model.cases:
         if case.tower == tower.number:
@@ -44,13 +49,7 @@ def _tower(tf: Any, model: Model, tower: Tower, module: Any, inputs: dict[str, A
             for layer in module.layers[str(case.number)]:
                 value = layer(value)
             vectors.append(value)
-    together = tf.concat(vectors, 1)
-    if not tower.width:
-        return {f"layer_{tower.number}": together}
-    found = tf.nn.bias_add(tf.matmul(together, module.kernels[str(tower.number)]), tf.fill([tower.width], 0.1))
-    dense = getattr(tf.nn, tower.activation)(found) if tower.activation else found
-    straight = {f"layer_{tower.number}": together} if tower.straight else {}
-    return {**straight, f"dense_{tower.number}": dense}
+    return vectors
 
 
 def _layers(tf: Any, model: Model, case: Case) -> list[Any]:
@@ -77,13 +76,3 @@ def _ids(keras: Any, case: Case) -> tuple[list[Any], int]:
     kind = keras.layers.StringLookup if case.dtype == "string" else keras.layers.IntegerLookup
     layer = kind(vocabulary=list(case.words), num_oov_indices=case.oov_buckets, mask_token=case.mask)
     return [layer], layer.vocabulary_size()
-
-
-def _kernel(tf: Any, model: Model, tower: Tower) -> Any:
-    width = sum(
-        case.embedding_dim * max(1, next(i.width for i in model.inputs if i.name == case.input))
-        for case in model.cases
-        if case.tower == tower.number
-    )
-    shape = (width, tower.width)
-    return tf.Variable(tf.random.stateless_uniform(shape, (seed_of(model, f"kernel {tower.number}"), 0), -0.3, 0.3))

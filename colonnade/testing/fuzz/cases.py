@@ -8,40 +8,51 @@ from dataclasses import dataclass, replace
 
 from colonnade.testing.models.spec import TensorSpec
 
+FORMS = ("dense", "sparse", "ragged", "open", "single", "weights")
+"""What an input may be."""
+
 
 @dataclass(frozen=True)
 class Input:
     """An input of a model.
 
     width: values a row; 0 is one value in a tensor of rank 1.   separator: what strings of rank 1 are split by.
+    form: `dense`, `sparse` or `ragged` (at most `width` values a row), `open` (as many values in every row of a
+    request, at most `width`), `single` (one row, whatever the batch is) or `weights` (one for each value of a sparse or
+    ragged input).
     """
 
     name: str
     dtype: str
     width: int
     separator: str = ""
+    form: str = "dense"
 
     @property
     def spec(self) -> TensorSpec:
-        """Its dtype and shape, the batch open."""
-        return TensorSpec(self.name, self.dtype, (None, self.width) if self.width else (None,))
+        """Its dtype and the shape of what is drawn for it, the batch open."""
+        batch = 1 if self.form == "single" else None
+        return TensorSpec(self.name, self.dtype, (batch, self.width) if self.width else (batch,))
 
     def text(self) -> str:
         """One line."""
         split = f" split at {self.separator!r}" if self.separator else ""
-        return f"{self.name}: {self.dtype} {list(self.spec.shape or ())}{split}"
+        form = "" if self.form == "dense" else f" {self.form}"
+        return f"{self.name}: {self.dtype} {list(self.spec.shape or ())}{form}{split}"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One feature column of a model, or the Keras layers from an input to its vectors.
+    """One feature column of a model, or the Keras layers, or the ops, from an input to its vectors.
 
     kind: one of `draw.KINDS`.   form: embedding, indicator, shared (with the features of `others`), flat (of Keras: the
-    vectors side by side) or plain (the one-hot of buckets, a number itself).
+    vectors side by side) or plain (the one-hot of buckets, a number itself); of ops: one of `draw_ops.LOOKUPS`.
     others: further features of a cross, or of a shared embedding.
     dtype: of the feature column, which may be another integer than its input's.
-    size: buckets of a hash or a cross, ids of an identity.   default: the id of what is outside; None where there is
-    none.   mask: of Keras: what gets the id 0.   weights: the input of a weight for each value.
+    size: buckets of a hash or a cross, ids of an identity.   boundaries: also of the floats of a cross.
+    default: the id of what is outside; None where there is none.   mask: of Keras: what gets the id 0.   weights: the input of a weight for each value.
+    rows, table: of ops: the rows of the table, and the number of the case whose table it is.
+    pooling: also of ops how the vectors of a lookup that is not pooled become one (`draw_ops.REDUCTIONS`).
     """
 
     number: int
@@ -60,6 +71,8 @@ class Case:
     others: tuple[str, ...] = ()
     mask: str | int | None = None
     weights: str = ""
+    rows: int = 0
+    table: int = -1
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -69,33 +82,55 @@ class Case:
     def text(self) -> str:
         """One line that leaves out what does not apply."""
         numbers = ("size", "default", "boundaries", "words", "oov_buckets", "embedding_dim", "pooling")
-        named = (*numbers, "others", "mask", "weights")
+        named = (*numbers, "others", "mask", "weights", "rows")
         given = [f"{n}={getattr(self, n)!r}" for n in named if getattr(self, n) not in (None, (), 0, "")]
         if self.default == 0:
             given.append("default=0")
+        if self.table not in (-1, self.number):
+            given.append(f"table of {self.table}")
         head = f"{self.number}: {self.form} of {self.kind} {self.dtype} of {self.input}, tower {self.tower}"
         return f"{head}: {', '.join(given)}"
 
 
 @dataclass(frozen=True)
 class Tower:
-    """What follows the input layer of a tower: a dense layer of that width, or nothing (0).
+    """What follows the columns of a tower: a structure, then a dense layer of that width, or none (0), then a rest.
 
-    straight: whether the layer's own output is fetched as well.
+    structure: one of `structures.STRUCTURES`, over the vectors of width `dim`.   rest: steps of `rests`.
+    straight: whether what the structure makes is fetched as well.   each: whether every column is.
+    of: the tower whose columns it has, beside that one.
     """
 
     number: int
     width: int = 0
     activation: str = ""
     straight: bool = True
+    structure: str = "concat"
+    dim: int = 0
+    rest: tuple[str, ...] = ()
+    each: bool = False
+    of: int = -1
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is a concat and no more."""
+        return not self.width and not self.rest and self.structure == "concat"
+
+    def text(self) -> str:
+        """One line; nothing where it is a concat and no more."""
+        parts = [f"dense {self.width} {self.activation}"] if self.width else []
+        parts += [f"{self.structure} of width {self.dim}"] if self.structure != "concat" else []
+        parts += [f"then {', '.join(self.rest)}"] if self.rest else []
+        parts += [f"of the columns of tower {self.of}"] if self.of >= 0 else []
+        return f"tower {self.number}: {'; '.join(parts)}" if parts else ""
 
 
 @dataclass(frozen=True)
 class Model:
     """The model with this number among those of a seed.
 
-    style: `columns` (feature columns of dense inputs), `examples` (of features of serialized Examples, of which those
-    that are no floats have 0 to `width` values a row) or `keras` (layers).
+    style: `columns` (feature columns), `examples` (of features of serialized Examples, of which those that are no
+    floats have 0 to `width` values a row), `keras` (layers) or `ops` (plain ops).
     """
 
     seed: int
@@ -113,7 +148,7 @@ class Model:
             self,
             cases=cases,
             inputs=tuple(i for i in self.inputs if i.name in inputs),
-            towers=tuple(t for t in self.towers if t.number in towers),
+            towers=tuple(t for t in self.towers if t.number in towers or t.of in towers),
         )
 
     def of_input(self, name: str) -> tuple[Case, ...]:
@@ -122,7 +157,7 @@ class Model:
 
     def text(self) -> str:
         """Inputs, cases and towers, one a line."""
-        towers = [f"tower {t.number}: dense {t.width} {t.activation}" for t in self.towers if t.width]
+        towers = [t.text() for t in self.towers if t.text()]
         return "\n".join([*(i.text() for i in self.inputs), *(c.text() for c in self.cases), *towers])
 
 

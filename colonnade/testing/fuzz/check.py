@@ -16,7 +16,7 @@ from colonnade.errors import ColonnadeError, OptionError
 from colonnade.executable import Executable
 from colonnade.testing.fuzz.build import build
 from colonnade.testing.fuzz.cases import Model
-from colonnade.testing.fuzz.examples import encoded
+from colonnade.testing.fuzz.encode import encoded
 from colonnade.testing.requests import Request
 from colonnade.testing.sides import CRASHES, ColonnadeSide, TensorFlowSide
 from colonnade.testing.verify import Verdict, verify

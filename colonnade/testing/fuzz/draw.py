@@ -9,16 +9,26 @@ from typing import Any
 import numpy as np
 
 from colonnade.testing.fuzz.cases import Case, Input, Model, Tower
+from colonnade.testing.fuzz.draw_ops import both_ways, ops_case, sharing, weighted
+from colonnade.testing.fuzz.encode import LISTS
+from colonnade.testing.fuzz.rests import LAST, STEPS
+from colonnade.testing.fuzz.structures import STRUCTURES
 
 MIN_CASES, MAX_CASES = 20, 50
-STYLES = ("columns", "examples", "keras")
-_STYLES = (0.5, 0.25, 0.25)
+STYLES = ("columns", "examples", "keras", "ops")
+_STYLES = (0.3, 0.15, 0.15, 0.4)
 """How many of the models are of each."""
 POOLINGS = ("mean", "sum", "sqrtn")
 SEPARATORS = (";", ",", "|")
 _DTYPES = ("float32", "float64", "int32", "int64", "string")
-_DIMS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 32, 40)
+_DIMS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 32, 40, 416)
 _WIDTHS = (0, 1, 1, 1, 2, 3, 5, 9)
+_LENGTHS = (1, 2, 3, 5, 9, 9, 130)
+_FORMS = {
+    "columns": ("dense",) * 4 + ("sparse",),
+    "ops": ("dense",) * 6 + ("sparse", "sparse", "ragged", "open", "single"),
+}
+"""Forms of inputs, by style."""
 _BOUNDARIES = (0.0, -1.0, 1.0, 0.1, 0.1 + 1e-12, 1e-45, -1e-45, 1.2e-38, 3e38, -3e38, 10.0, 16777217.0, 0.5)
 _WORDS = ("", "a", "yy", "x", "A", "é", "日本語", "w" * 64, "y" * 70, "a b", "-1", "0", "x\0", "abcdefgh", "abcdefgi")
 _NUMBERS = (0, 1, 7, -3, -1, 100, 2**31 - 1, -(2**31), 2**31, 2**63 - 1, -(2**63), 12345678901)
@@ -31,42 +41,62 @@ def draw_model(seed: int, index: int) -> Model:
     """Model number `index` of a seed: 20 to 50 cases over about half as many inputs, in one to three towers."""
     rng = np.random.default_rng([seed, index])
     count = int(rng.integers(MIN_CASES, MAX_CASES + 1))
-    inputs = [_input(rng, i) for i in range(max(3, count // 2))]
-    towers = tuple(_tower(rng, t) for t in range(int(rng.integers(1, 4))))
     style = str(rng.choice(STYLES, p=_STYLES))
+    inputs = [_input(rng, style, i) for i in range(max(3, count // 2))]
+    towers = _towers(rng)
+    owners = [t for t in towers if t.of < 0]
+    without_numbers = {t.of for t in towers if not t.plain}
     cases: list[Case] = []
     taken: set[tuple[object, ...]] = set()
     while len(cases) < count:
         item = inputs[int(rng.integers(len(inputs)))]
-        tower = towers[int(rng.integers(len(towers)))]
+        tower = owners[int(rng.integers(len(owners)))]
         made = _case_of(rng, style, len(cases), tower, item, inputs)
-        names = set() if made is None or style == "keras" else _names(made)
+        if made is not None and style == "ops" and rng.random() < 0.25:
+            made = sharing(rng, made, cases)
+        if made is not None and style == "ops" and both_ways(made, cases):
+            made = None
+        if made is not None and made.kind == "numeric" and made.tower in without_numbers:
+            made = None  # its NaN and extremes would hide what else a dense rest is given
+        names = set() if made is None or style in ("keras", "ops") else _names(made)
         if made is None or names & taken:
-            inputs.append(_input(rng, len(inputs)))
+            inputs.append(_input(rng, style, len(inputs)))
             continue
         taken |= names
         cases.append(made)
         if made.weights:
-            inputs.append(Input(made.weights, "float32", item.width))
+            inputs.append(Input(made.weights, "float32", item.width, form="weights" if item.form in LISTS else "dense"))
     model = Model(seed, index, tuple(inputs), tuple(cases), towers, style)
     return model.only({c.number for c in cases})
 
 
 def _case_of(rng: Rng, style: str, number: int, tower: Tower, item: Input, inputs: Sequence[Input]) -> Case | None:
     """A case of that input; None where the style has none."""
+    if item.name[0] == "w":
+        return None  # weights of another input
     if style == "keras":
         return None if item.separator or item.width > 3 else _keras_case(rng, number, tower, item)
+    if style == "ops":
+        return weighted(rng, ops_case(rng, number, tower, item, _ATTRIBUTES, _dim(rng, tower)), item)
+    if style == "columns" and item.form in LISTS:
+        case = _case(rng, number, tower, item)
+        return None if case.kind in ("bucketized", "numeric") else weighted_column(rng, case)
     if style == "columns":
         return _of_several(rng, _case(rng, number, tower, item), tower, inputs)
-    if item.separator or not item.width or item.dtype not in ("float32", "int64", "string") or item.name[0] == "w":
+    if item.separator or not item.width or item.dtype not in ("float32", "int64", "string"):
         return None
     case = _case(rng, number, tower, item)
     if item.dtype == "int64" and case.kind in ("bucketized", "numeric"):
         return None  # numbers of a dense feature, of which TensorFlow makes no list
+    return weighted_column(rng, case)
+
+
+def weighted_column(rng: Rng, case: Case) -> Case:
+    """Now and then with weights, where ids may be missing: of others they are not understood yet."""
     may_be_missing = case.kind in ("identity", "vocabulary") and case.default is None and not case.oov_buckets
     if case.form != "embedding" or not may_be_missing or rng.random() < 0.5:
-        return case  # weights of ids that are proven to be there are not understood yet
-    return replace(case, weights=f"w{number}")
+        return case
+    return replace(case, weights=f"w{case.number}")
 
 
 def _names(case: Case) -> set[tuple[object, ...]]:
@@ -77,18 +107,46 @@ def _names(case: Case) -> set[tuple[object, ...]]:
     return {(case.tower, name, case.form, kind, bool(case.weights)) for name in case.reads}
 
 
-def _input(rng: Rng, number: int) -> Input:
+def _input(rng: Rng, style: str, number: int) -> Input:
     dtype = str(rng.choice(_DTYPES))
-    if dtype == "string" and rng.random() < 0.4:
+    if dtype == "string" and rng.random() < (0.4 if style != "ops" else 0.2):
         return Input(f"i{number}", dtype, 0, str(rng.choice(SEPARATORS)))
-    return Input(f"i{number}", dtype, int(rng.choice(_WIDTHS)))
+    form = str(rng.choice(_FORMS.get(style, ("dense",))))
+    if form in LISTS and not (style == "columns" and dtype.startswith("float")):
+        return Input(f"i{number}", dtype, int(rng.choice(_LENGTHS)), form=form)
+    if form == "open":
+        return Input(f"i{number}", dtype, int(rng.choice(_LENGTHS[:-1])), form=form)
+    width = int(rng.choice(_WIDTHS))
+    return Input(
+        f"i{number}", dtype, min(width, 1) if form == "single" else width, form="dense" if form in LISTS else form
+    )
+
+
+def _towers(rng: Rng) -> tuple[Tower, ...]:
+    """One to three towers, and now and then one more over the columns of another."""
+    towers = [_tower(rng, t) for t in range(int(rng.integers(1, 4)))]
+    if rng.random() < 0.3:
+        towers.append(replace(_tower(rng, len(towers)), of=int(rng.integers(len(towers)))))
+    return tuple(towers)
 
 
 def _tower(rng: Rng, number: int) -> Tower:
-    if rng.random() < 0.6:
-        return Tower(number)
-    activation = str(rng.choice(("", "relu", "sigmoid", "tanh")))
-    return Tower(number, int(rng.integers(1, 9)), activation, bool(rng.random() < 0.5))
+    each, straight = bool(rng.random() < 0.15), bool(rng.random() < 0.5)
+    tower = Tower(number, straight=straight, each=each, dim=int(rng.choice(_DIMS[:-1])))
+    if rng.random() < 0.5:
+        tower = replace(tower, structure=str(rng.choice(list(STRUCTURES))))
+    if rng.random() < 0.35:
+        width, activation = int(rng.integers(1, 9)), str(rng.choice(("", "relu", "sigmoid", "tanh")))
+        tower = replace(tower, width=width, activation=activation)
+    if rng.random() < 0.4:
+        steps = [str(s) for s in rng.choice(list(STEPS), int(rng.integers(1, 7)))]
+        tower = replace(tower, rest=(*steps, *([str(rng.choice(list(LAST)))] if rng.random() < 0.2 else ())))
+    return tower
+
+
+def _dim(rng: Rng, tower: Tower) -> int:
+    """An embedding_dim: mostly that of the tower, where its structure takes equal ones."""
+    return tower.dim if tower.structure != "concat" and rng.random() < 0.8 else int(rng.choice(_DIMS))
 
 
 def _case(rng: Rng, number: int, tower: Tower, item: Input) -> Case:
@@ -104,7 +162,7 @@ def _case(rng: Rng, number: int, tower: Tower, item: Input) -> Case:
     forms = ("embedding",) * 3 + ("indicator",) + (("plain",) if kind == "bucketized" else ())
     form = str(rng.choice(forms))
     if form == "embedding":
-        attributes |= {"embedding_dim": int(rng.choice(_DIMS)), "pooling": str(rng.choice(POOLINGS))}
+        attributes |= {"embedding_dim": _dim(rng, tower), "pooling": str(rng.choice(POOLINGS))}
     return Case(number, tower.number, item.name, kind, form, dtype, **attributes)
 
 
@@ -113,13 +171,14 @@ def _of_several(rng: Rng, case: Case, tower: Tower, inputs: Sequence[Input]) -> 
     chance = rng.random()
     item = next(i for i in inputs if i.name == case.input)
     if chance < 0.1:
-        found = [i for i in inputs if i.width <= 1 and not i.separator]
+        found = [i for i in inputs if i.width <= 1 and not i.separator and i.form == "dense"]
         some = [found[k].name for k in rng.permutation(len(found))[: int(rng.integers(2, 4))]]
         if len(some) > 1:
             form, size = str(rng.choice(("embedding", "indicator"))), int(rng.choice((2, 10, 100, 1000)))
             made = Case(case.number, case.tower, some[0], "crossed", form, "int64", size, others=tuple(some[1:]))
             made = replace(made, default=int(rng.integers(1, 1 << 40)) if rng.random() < 0.5 else None)
-            dim, pooling = int(rng.choice(_DIMS)), str(rng.choice(POOLINGS))
+            made = replace(made, **_bucketized(rng, "float32"))
+            dim, pooling = _dim(rng, tower), str(rng.choice(POOLINGS))
             return replace(made, embedding_dim=dim, pooling=pooling) if form == "embedding" else made
     if chance > 0.9 and case.form == "embedding" and case.kind in ("hash", "identity", "vocabulary"):
         others = [i for i in inputs if i.dtype == item.dtype and i != item]
@@ -141,13 +200,13 @@ def _keras_case(rng: Rng, number: int, tower: Tower, item: Input) -> Case:
         apart = ("x\0", -1, attributes.get("mask"))  # numpy takes the first for "x"; -1 is an unknown integer
         words = tuple(w for w in attributes["words"] if w not in apart)
         attributes["words"] = words or (("a",) if item.dtype == "string" else (7,))
-    dim = int(rng.choice(_DIMS))
+    dim = _dim(rng, tower)
     return Case(number, tower.number, item.name, kind, "flat", item.dtype, embedding_dim=dim, **attributes)
 
 
 def _kind(rng: Rng, item: Input, tower: Tower) -> str:
-    if item.dtype != "string" and not tower.width and rng.random() < 0.1:
-        return "numeric"  # its NaN and extremes would hide what else a dense layer is given
+    if item.dtype != "string" and tower.plain and rng.random() < 0.1:
+        return "numeric"
     if item.dtype.startswith("float"):
         return "bucketized"
     if item.dtype == "string":
@@ -163,7 +222,7 @@ def _bucketized(rng: Rng, dtype: str) -> Attributes:
 
 
 def _hash(rng: Rng, dtype: str) -> Attributes:
-    return {"size": int(rng.choice((2, 3, 5, 17, 64, 100, 1000)))}
+    return {"size": int(rng.choice((1, 2, 3, 5, 17, 64, 100, 1000)))}
 
 
 def _identity(rng: Rng, dtype: str) -> Attributes:
@@ -197,5 +256,5 @@ _ATTRIBUTES: dict[str, Callable[[Rng, str], Attributes]] = {
 
 _KERAS = {"hashing": "hash", "embedded": "identity", "lookup": "vocabulary", "discretized": "bucketized"}
 """Keras layers, each with the feature column whose attributes it has."""
-KINDS = (*_ATTRIBUTES, "numeric", "crossed", *_KERAS)
+KINDS = (*_ATTRIBUTES, "numeric", "crossed", "modulo", *_KERAS)
 """What a case may be of."""

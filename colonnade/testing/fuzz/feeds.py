@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colonnade.testing.fuzz.cases import Input, Model
+from colonnade.testing.fuzz.cases import Case, Input, Model
 from colonnade.testing.models.feeds import Hints, corners, ordinary_feed
 from colonnade.testing.requests import Request
 
@@ -66,7 +66,7 @@ def _request(model: Model, kind: str, rows: int) -> Request:
 def _values(model: Model, item: Input, kind: str, rows: int, rng: np.random.Generator) -> Array:
     hints = _hints(model, item)
     found = ordinary_feed((item.spec,), rows, rng, hints)[item.name]
-    pool = _missing(item) if kind == "missing" else _corners(model, item, hints, hostile=kind == "hostile")
+    pool = _missing(model, item) if kind == "missing" else _corners(model, item, hints, hostile=kind == "hostile")
     if any(c.weights == item.name for c in model.cases):
         pool = pool[~((pool != 0) & (np.abs(pool) < LEAST_WEIGHT))]
     at = rng.random(found.shape) < _SHARE[kind]
@@ -88,10 +88,16 @@ def _hints(model: Model, item: Input) -> Hints:
     )
 
 
-def _missing(item: Input) -> Array:
+def _missing(model: Model, item: Input) -> Array:
     if item.dtype == "string":
         return _objects([b""])
-    return np.array([np.nan if item.dtype.startswith("float") else -1], item.dtype)
+    integer = 0 if any(map(_refuses, model.of_input(item.name))) else -1
+    return np.array([np.nan if item.dtype.startswith("float") else integer], item.dtype)
+
+
+def _refuses(case: Case) -> bool:
+    """Whether a lookup of plain ops has no row for -1, and does not leave it out."""
+    return case.kind == "identity" and case.default is None and case.form in ("row", "rows", "raw")
 
 
 def _corners(model: Model, item: Input, hints: Hints, *, hostile: bool) -> Array:
@@ -112,10 +118,11 @@ def _integers(model: Model, item: Input, hostile: bool) -> Array:
     some = [*_INTEGERS, *(w for c in cases for w in c.words if isinstance(w, int))]
     some += [c.size + d for c in cases for d in (-1, 0, 1) if c.kind in PLAIN]
     some += [int(b) + d for c in cases for b in c.boundaries for d in (-1, 0, 1)]
-    refusing = [c.size for c in cases if c.kind in PLAIN and c.default is None]
+    refusing = [c.size for c in cases if c.kind in PLAIN and (c.default is None or c.form == "bag")]
     most = min(refusing) - 1 if refusing and not hostile else np.iinfo(item.dtype).max
     from_end = [-c.size for c in cases if c.kind == "embedded"]
     least = max(from_end) if from_end and not hostile else np.iinfo(item.dtype).min
+    least = 0 if any(map(_refuses, cases)) and not hostile else least
     return np.array([v for v in some if least <= v <= most], item.dtype)
 
 

@@ -98,17 +98,19 @@ def _rows(model: Model, failure: Failure, requests: Sequence[Request]) -> Small:
                 return Small(model, found, None)
 
             def fails(rows: Sequence[int], whole: Request = whole) -> bool:
-                return _same(subject, failure, [_taken(whole, rows)]) is not None
+                return _same(subject, failure, [_taken(model, whole, rows)]) is not None
 
             rows = smallest(range(whole.rows), fails)
-            last = _taken(whole, rows)
+            last = _taken(model, whole, rows)
             return Small(model, _same(subject, failure, [last]) or found, last)
     return Small(model, failure, None)
 
 
-def _taken(request: Request, rows: Sequence[int]) -> Request:
+def _taken(model: Model, request: Request, rows: Sequence[int]) -> Request:
     chosen = np.asarray(rows, np.int64)
-    return Request(request.name, len(rows), {name: value[chosen] for name, value in request.feed.items()})
+    single = {i.name for i in model.inputs if i.form == "single"}
+    feed = {name: value if name in single else value[chosen] for name, value in request.feed.items()}
+    return Request(request.name, len(rows), feed)
 
 
 def _shown(value: NDArray[Any]) -> str:

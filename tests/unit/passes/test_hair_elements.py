@@ -22,6 +22,8 @@ from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.fill import Fill
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
+from colonnade.ops.graph.logical_and import LogicalAnd
+from colonnade.ops.graph.logical_not import LogicalNot
 from colonnade.ops.graph.logical_or import LogicalOr
 from colonnade.ops.graph.mul import Mul
 from colonnade.ops.graph.range import Range
@@ -33,6 +35,7 @@ from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.strided_slice import StridedSlice
 from colonnade.ops.graph.tile import Tile
 from colonnade.ops.graph.where import Where
+from colonnade.ops.replace_outside import ReplaceOutside
 from colonnade.ops.wrap_negative import WrapNegative
 from colonnade.passes.base import Log
 from colonnade.passes.pipelines import COLUMNS
@@ -123,6 +126,75 @@ def test_a_default_that_leaves_an_id_outside_proves_nothing(low: int, high: int,
     check_passes(graph, COLUMNS, [{"x": torch.tensor([0, 3, 1])}])
     (column,) = columns(graph)
     assert not column.ids_proven
+
+
+def inside(b: Builder, x: Any, low: int, high: int, kinds: tuple[str, str] = ("ge", "lt")) -> Any:
+    above, below = (
+        b.add(Compare(k), x, np.array(bound, np.int64)) for k, bound in zip(kinds, (low, high), strict=True)
+    )
+    return b.add(LogicalAnd(), above, below)
+
+
+@pytest.mark.parametrize("negated", [False, True])
+def test_ids_inside_an_interval_are_kept(negated: bool) -> None:
+    """`select(low <= x < high, x, default)`, the default a number alone."""
+    b = Builder()
+    x = b.input("x", "int64", "B")
+    cond = b.add(LogicalNot(), outside(b, x, 0, 4)) if negated else inside(b, x, 0, 4)
+    graph = looked_up(b, b.add(Select(), cond, x, np.array(2, np.int64)))
+    check_passes(graph, COLUMNS, [{"x": IDS}, {"x": IDS[:0]}])
+    (column,) = columns(graph)
+    assert column.ids_proven and column.ids == Apply(ReplaceOutside(0, 3, 2), Field("x"))
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "kinds"),
+    [(0, 5, ("ge", "lt")), (-1, 4, ("ge", "lt")), (0, 4, ("ge", "le")), (-1, 3, ("ge", "le"))],
+)
+def test_an_interval_that_is_wider_than_the_table_proves_nothing(low: int, high: int, kinds: tuple[str, str]) -> None:
+    b = Builder()
+    x = b.input("x", "int64", "B")
+    graph = looked_up(b, b.add(Select(), inside(b, x, low, high, kinds), x, np.array(2, np.int64)))
+    check_passes(graph, COLUMNS, [{"x": torch.tensor([0, 3, 1, 9])}])
+    (column,) = columns(graph)
+    assert not column.ids_proven
+
+
+def test_a_condition_that_either_side_meets_keeps_no_interval() -> None:
+    b = Builder()
+    x = b.input("x", "int64", "B")
+    graph = looked_up(b, b.add(Select(), outside(b, x, 1, 4), x, np.array(2, np.int64)), rows=9)
+    log = check_passes(graph, COLUMNS, [{"x": torch.tensor([0, 3, 8])}])
+    assert "not that ids lie outside an interval" in reasons(log)[0]
+
+
+# -- the one id of a row -----------------------------------------------------------------------------------------------
+ONE = StridedSlice(begin_mask=1, end_mask=1, shrink_axis_mask=2)
+
+
+@pytest.mark.parametrize("at", [0, -1])
+def test_the_first_of_one_id_is_the_id(at: int) -> None:
+    b = Builder()
+    buckets = b.add(Bucketize(Const(np.array([0, 1, 2], np.float32))), b.input("x", "float32", "B", 1))
+    graph = looked_up(b, b.add(ONE, buckets, [0, at], [0, at + 1], [1, 1]))
+    check_passes(graph, COLUMNS, [{"x": torch.tensor([[-1.0], [0.5], [float("nan")]])}, {"x": torch.zeros(0, 1)}])
+    assert len(columns(graph)) == 1
+
+
+@pytest.mark.parametrize(
+    ("op", "width", "parts"),
+    [
+        (ONE, 2, ([0, 0], [0, 1], [1, 1])),
+        (StridedSlice(begin_mask=3, end_mask=3), 1, ([0, 0], [0, 0], [-1, 1])),
+        (StridedSlice(end_mask=3), 1, ([1, 0], [0, 0], [1, 1])),
+    ],
+)
+def test_a_slice_that_is_not_all_ids_in_order_stays(op: StridedSlice, width: int, parts: Any) -> None:
+    b = Builder()
+    buckets = b.add(Bucketize(Const(np.array([0, 1, 2], np.float32))), b.input("x", "float32", "B", width))
+    graph = looked_up(b, b.add(op, buckets, *parts))
+    log = check_passes(graph, COLUMNS, [{"x": torch.arange(3 * width).reshape(3, width).float()}])
+    assert "not provably keep all of it in order" in reasons(log)[0] and not columns(graph)
 
 
 def test_a_condition_on_other_ids_replaces_nothing() -> None:

@@ -10,8 +10,14 @@ import torch
 
 from colonnade.errors import FeedError
 from colonnade.ir.interpret import interpret
+from colonnade.ops.graph.add import Add
+from colonnade.ops.graph.cast import Cast
+from colonnade.ops.graph.compare import Compare
+from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.ragged_input import RaggedInput
+from colonnade.ops.graph.reverse import Reverse
 from colonnade.ops.graph.segment_sum import SegmentSum
+from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.sparse_fill_empty_rows import SparseFillEmptyRows
 from colonnade.ops.graph.strided_slice import StridedSlice
 from colonnade.passes.base import Log, run
@@ -86,3 +92,28 @@ def test_rows_without_a_shape_end_with_the_last_element() -> None:
     check_passes(graph, (RaggedInputs(),), [feed])
     (op,) = (n.target for n in graph.nodes() if isinstance(n.target, RaggedInput))
     assert op.trimmed
+
+
+def made_of(b: Builder, kind: str) -> Any:
+    """Values made of an input."""
+    x = b.input("x", "int64", "N")
+    if kind == "elements":
+        known = b.add(Compare("lt"), x, np.array(3, np.int64))
+        return b.add(Select(), known, b.add(Add(), x, np.array(1, np.int64)), np.array(0, np.int64))
+    if kind == "two inputs":
+        return b.add(Add(), x, b.input("z", "int64", "N"))
+    if kind == "reversed":
+        return b.add(Reverse(), x, [0])
+    return b.add(Gather(), x, b.add(Cast("int64"), b.input("at", "int64", "N")), 0)
+
+
+@pytest.mark.parametrize("kind", ["elements", "two inputs", "reversed", "gathered"])
+def test_splits_of_values_made_element_by_element_say_the_rows_of_their_input(kind: str) -> None:
+    b = Builder()
+    values = made_of(b, kind)
+    ragged = b.add(RaggedInput("splits"), b.input("splits", "int64", "S"), values)
+    graph = b.done(rows=b.item(ragged, 0), values=b.item(ragged, 1), shape=b.item(ragged, 2))
+    numbers = torch.tensor([5, 1, 0])
+    feed = {"x": numbers, "splits": torch.tensor([0, 2, 2, 3])}
+    feed |= {key: torch.tensor([2, 0, 1]) for key in ("z", "at") if key in graph.inputs}
+    assert bool(tied(check_passes(graph, (RaggedInputs(),), [feed]))) == (kind == "elements")

@@ -1,0 +1,147 @@
+"""The cases of a random model that are written in plain ops: ids, a lookup of them, and what makes one vector of it.
+
+Legend: B batch, T ids a row, D embedding_dim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from colonnade.testing.fuzz.cases import Case, Input, Model
+
+Tables = dict[int, Any]
+
+
+def vector(tf: Any, model: Model, case: Case, features: Mapping[str, Any], tables: Tables) -> Any:
+    """The vectors of a case, `[B, D]`: B is 1 where its input has one row. tables: what other cases have made."""
+    item = next(i for i in model.inputs if i.name == case.input)
+    given = features[case.input]
+    if case.kind == "numeric":
+        return tf.reshape(tf.cast(given, tf.float32), [-1, max(1, item.width)])
+    if case.form in ("bag", "raw"):
+        weights = features[case.weights] if case.weights else None
+        return _pooled(tf, case, _ids_of(tf, case, item, given), weights, _table(tf, model, case, tables))
+    ids = _ids(tf, case, given)
+    if case.form == "one_hot":
+        hot = tf.one_hot(ids, case.rows)
+        return hot if not item.width else reduced(tf, case, hot, given, item.width)
+    table = _table(tf, model, case, tables)
+    if case.form == "row":
+        return tf.nn.embedding_lookup(table, ids if not item.width else _flat(tf, case, ids))
+    return reduced(tf, case, tf.nn.embedding_lookup(table, ids), given, item.width if item.form == "dense" else None)
+
+
+def _flat(tf: Any, case: Case, ids_B1: Any) -> Any:
+    """One id a row, in one of the ways in which people take it."""
+    ways: tuple[Callable[[], Any], ...] = (
+        lambda: tf.reshape(ids_B1, [-1]),
+        lambda: tf.squeeze(ids_B1, [1]),
+        lambda: ids_B1[:, 0],
+    )
+    return ways[case.number % len(ways)]()
+
+
+def _table(tf: Any, model: Model, case: Case, tables: Tables) -> Any:
+    number = case.number if case.table < 0 else case.table
+    if number not in tables:
+        seed = np.random.default_rng([model.seed, model.index, number])
+        rows = seed.uniform(-1, 1, (case.rows, case.embedding_dim)).astype(np.float32)
+        tables[number] = tf.compat.v1.get_variable(f"table_{number}", initializer=rows)
+    return tables[number]
+
+
+def _ids_of(tf: Any, case: Case, item: Input, given: Any) -> Any:
+    """Sparse or ragged ids: of an input of that form, or of the values of a dense one that are not missing."""
+    if isinstance(given, tf.RaggedTensor):
+        return tf.ragged.map_flat_values(lambda x: _ids(tf, case, x), given)
+    if not isinstance(given, tf.SparseTensor):
+        given = tf.reshape(given, [-1, 1]) if not item.width else given
+        places = tf.where(tf.not_equal(given, "" if case.dtype == "string" else tf.constant(-1, given.dtype)))
+        given = tf.SparseTensor(places, tf.gather_nd(given, places), tf.shape(given, out_type=tf.int64))
+    return tf.SparseTensor(given.indices, _ids(tf, case, given.values), given.dense_shape)
+
+
+def _pooled(tf: Any, case: Case, ids: Any, weights: Any, table: Any) -> Any:
+    if case.form == "raw":
+        return tf.nn.embedding_lookup_sparse(table, ids, weights, combiner=case.pooling)
+    if isinstance(ids, tf.RaggedTensor):
+        ids, weights = ids.to_sparse(), None if weights is None else weights.to_sparse()
+    options = {"default_id": case.default} if case.kind == "identity" else {}
+    return tf.nn.safe_embedding_lookup_sparse(table, ids, weights, combiner=case.pooling, **options)
+
+
+# -- ids ------------------------------------------------------------------------------------------------------------
+def _ids(tf: Any, case: Case, x: Any) -> Any:
+    return _IDS[case.kind](tf, case, x)
+
+
+def _hash(tf: Any, case: Case, x: Any) -> Any:
+    return tf.strings.to_hash_bucket_fast(x if case.dtype == "string" else tf.strings.as_string(x), case.size)
+
+
+def _identity(tf: Any, case: Case, x: Any) -> Any:
+    if case.default is None or case.form == "bag":  # of a bag, it is what rows without ids have
+        return x
+    inside, default = tf.logical_and(x >= 0, x < case.size), tf.constant(case.default, x.dtype)
+    return tf.where(inside, x, default if case.number % 2 else tf.fill(tf.shape(x), default))
+
+
+def _modulo(tf: Any, case: Case, x: Any) -> Any:
+    return tf.math.floormod(x, tf.constant(case.size, x.dtype))
+
+
+def _bucketized(tf: Any, case: Case, x: Any) -> Any:
+    return tf.raw_ops.Bucketize(input=x, boundaries=list(case.boundaries))
+
+
+def _vocabulary(tf: Any, case: Case, x: Any) -> Any:
+    keys = tf.constant(list(case.words), tf.string if case.dtype == "string" else tf.int64)
+    initial = tf.lookup.KeyValueTensorInitializer(keys, tf.range(len(case.words), dtype=tf.int64))
+    x = x if case.dtype in ("string", "int64") else tf.cast(x, tf.int64)
+    if case.oov_buckets:
+        return tf.lookup.StaticVocabularyTable(initial, case.oov_buckets).lookup(x)
+    return tf.lookup.StaticHashTable(initial, -1 if case.default is None else case.default).lookup(x)
+
+
+_IDS: dict[str, Callable[[Any, Case, Any], Any]] = {
+    "hash": _hash,
+    "identity": _identity,
+    "modulo": _modulo,
+    "bucketized": _bucketized,
+    "vocabulary": _vocabulary,
+}
+
+
+# -- from [B, T, D] to [B, D] ---------------------------------------------------------------------------------------
+def reduced(tf: Any, case: Case, rows: Any, given: Any, width: int | None) -> Any:
+    """One vector of the rows of a lookup. width: how many there are, `None` where a request says it."""
+    if case.pooling == "flat":
+        return tf.reshape(rows, [-1, (width or 1) * rows.shape[-1]])
+    return _REDUCE[case.pooling](tf, rows, given)
+
+
+def _masked(tf: Any, rows: Any, given: Any) -> Any:
+    mask = tf.expand_dims(tf.cast(tf.not_equal(given, tf.zeros([], given.dtype)), tf.float32), 2)
+    return tf.math.divide_no_nan(tf.reduce_sum(rows * mask, 1), tf.reduce_sum(mask, 1))
+
+
+def _attention(tf: Any, rows: Any, given: Any) -> Any:
+    scores = tf.nn.softmax(tf.reduce_sum(rows, 2))
+    return tf.squeeze(tf.matmul(tf.expand_dims(scores, 1), rows), 1)
+
+
+_REDUCE: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "sum": lambda tf, rows, given: tf.reduce_sum(rows, 1),
+    "mean": lambda tf, rows, given: tf.reduce_mean(rows, axis=1),
+    "max": lambda tf, rows, given: tf.reduce_max(rows, 1),
+    "min": lambda tf, rows, given: tf.reduce_min(rows, axis=[-2]),
+    "prod": lambda tf, rows, given: tf.reduce_prod(rows, 1),
+    "first": lambda tf, rows, given: rows[:, 0],
+    "last": lambda tf, rows, given: rows[:, -1, :],
+    "transposed": lambda tf, rows, given: tf.reduce_sum(tf.transpose(rows, [0, 2, 1]), 2),
+    "masked": _masked,
+    "attention": _attention,
+}

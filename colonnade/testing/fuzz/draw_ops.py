@@ -1,0 +1,111 @@
+"""One random case of plain ops: ids of an input, looked up, pooled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from colonnade.testing.fuzz.cases import Case, Input, Tower
+from colonnade.testing.fuzz.encode import LISTS
+
+Rng = np.random.Generator
+Attributes = dict[str, Any]
+Draw = Callable[[Rng, str], Attributes]
+
+LOOKUPS = ("row", "rows", "bag", "raw", "one_hot")
+"""`row`: one id a row.   `rows`: several, each with its vector.   `bag`, `raw`: pooled, by
+`safe_embedding_lookup_sparse` and by `embedding_lookup_sparse`.   `one_hot`: no table."""
+REDUCTIONS = ("flat", "sum", "mean", "max", "min", "prod", "first", "last", "transposed", "masked", "attention")
+"""What makes one vector of a row's vectors."""
+OPEN = ("sum", "mean", "max", "min", "transposed", "masked", "attention")
+"""Those that do with any number of them."""
+POOLINGS = ("mean", "sum", "sqrtn")
+_KINDS = {
+    "string": ("hash", "vocabulary"),
+    "float": ("bucketized",),
+    "int": ("hash", "identity", "modulo", "vocabulary"),
+}
+_LOOKUPS: Mapping[str, Sequence[str]] = {"open": ("rows",), "single": ("row",), "sparse": ("bag", "raw")}
+MOST_ONE_HOT = 64
+
+
+def ops_case(rng: Rng, number: int, tower: Tower, item: Input, draw: Mapping[str, Draw], dim: int) -> Case:
+    """A case of that input. draw: what gives the attributes of a kind, by its name."""
+    kinds = _KINDS[item.dtype.rstrip("0123456789")]
+    kind = str(rng.choice((*kinds, "bucketized") if item.dtype.startswith("int") else kinds))
+    form = str(rng.choice(_forms(item)))
+    if form == "numeric" and not tower.plain:
+        form = "row"
+    if form in ("bag", "raw") and kind == "modulo":
+        kind = "hash"  # a remainder of signed integers is no column op yet
+    if form == "one_hot" and item.width > 1 and kind not in ("identity", "modulo"):
+        form = "rows"  # ids of several values that are made into one-hots are no column yet
+    if form == "numeric":
+        return Case(number, tower.number, item.name, "numeric", "plain", item.dtype)
+    attributes = draw["identity" if kind == "modulo" else kind](rng, item.dtype)
+    if kind == "modulo":
+        attributes["default"] = None
+    case = Case(number, tower.number, item.name, kind, form, item.dtype, embedding_dim=dim, **attributes)
+    if kind == "vocabulary" and form not in ("bag", "one_hot") and case.default is None and not case.oov_buckets:
+        case = replace(case, default=0)  # an unknown word has no row
+    case = replace(case, pooling=_pooling(rng, case, item), rows=_ids(case))
+    if form == "one_hot":
+        return replace(case, size=min(case.size, MOST_ONE_HOT), rows=min(case.rows, MOST_ONE_HOT))
+    if form == "bag" and kind == "identity" and rng.random() < 0.3:
+        return replace(case, default=int(rng.integers(case.rows)))
+    return case
+
+
+def _forms(item: Input) -> Sequence[str]:
+    if item.separator:
+        return ("bag",)
+    if item.form != "dense":
+        return _LOOKUPS["sparse" if item.form in LISTS else item.form]
+    bags = () if item.dtype.startswith("float") else ("bag",)
+    if item.width > 1:
+        return ("rows", "rows", "one_hot", *bags, *bags)
+    return ("row", "row", "row", "one_hot", "numeric" if item.dtype != "string" else "row", *bags)
+
+
+def _pooling(rng: Rng, case: Case, item: Input) -> str:
+    if case.form in ("bag", "raw"):
+        return str(rng.choice(POOLINGS))
+    if case.form == "row" or (case.form == "one_hot" and not item.width):
+        return ""
+    known = REDUCTIONS if item.form == "dense" else OPEN
+    return str(rng.choice([r for r in known if r != "masked" or item.dtype != "string"]))
+
+
+def both_ways(case: Case, cases: Sequence[Case]) -> bool:
+    """Whether an input is read both with and without the number of its rows, which is refused."""
+    forms = {c.form for c in cases if case.input in c.reads}
+    return case.form in ("bag", "raw") and bool(forms & {"bag", "raw"} - {case.form})
+
+
+def sharing(rng: Rng, case: Case, cases: Sequence[Case]) -> Case:
+    """The case over the table of an earlier one that is large enough, where there is one."""
+    if not case.rows or case.form == "one_hot":
+        return case
+    found = [c for c in cases if c.rows >= case.rows and c.form not in ("one_hot", "plain")]
+    if not found:
+        return case
+    other = found[int(rng.integers(len(found)))]
+    table = other.number if other.table < 0 else other.table
+    return replace(case, rows=other.rows, embedding_dim=other.embedding_dim, table=table)
+
+
+def weighted(rng: Rng, case: Case, item: Input) -> Case:
+    """Now and then with a weight for each id."""
+    if case.form not in ("bag", "raw") or item.form not in LISTS or rng.random() < 0.6:
+        return case
+    return replace(case, weights=f"w{case.number}")
+
+
+def _ids(case: Case) -> int:
+    """How many ids there may be."""
+    if case.kind == "bucketized":
+        return len(case.boundaries) + 1
+    return len(case.words) + case.oov_buckets if case.kind == "vocabulary" else case.size
