@@ -50,7 +50,8 @@ class Case:
     others: further features of a cross, or of a shared embedding.
     dtype: of the feature column, which may be another integer than its input's.
     size: buckets of a hash or a cross, ids of an identity.   boundaries: also of the floats of a cross.
-    default: the id of what is outside; None where there is none.   mask: of Keras: what gets the id 0.   weights: the input of a weight for each value.
+    default: the id of what is outside; None where there is none.   mask: of Keras: what gets the id 0.
+    weights: the input of a weight for each value.
     rows, table: of ops: the rows of the table, and the number of the case whose table it is.
     pooling: also of ops how the vectors of a lookup that is not pooled become one (`draw_ops.REDUCTIONS`).
     """
