@@ -91,6 +91,7 @@ class TensorFlowSide:
         self.program = program
         self.keys = tuple(i.name for i in program.signature)
         self.tensors = self._tensors()
+        self._points = points_of(program)
         self._concats = self._candidates()
 
     def answer(self, request: Request) -> Answer:
@@ -101,10 +102,20 @@ class TensorFlowSide:
         answer = {key: found[tensor] for key, tensor in self.tensors.items()}
         widths = {b.name: b.width for b in self.program.buffers}
         for buffer, tensors in self._concats.items():
-            for tensor in tensors:
-                if found[tensor].shape == (request.rows, widths[buffer]):
-                    answer[f"concat:{buffer}"] = found[tensor]
+            shown = [found[t] for t in tensors if found[t].shape == (request.rows, widths[buffer])]
+            if shown:
+                key = f"concat:{buffer}"
+                answer[key] = next((x for x in shown[::-1] if self._in_order(key, x, answer)), shown[-1])
         return answer
+
+    def _in_order(self, buffer: str, concat: Array, answer: Mapping[str, Array]) -> bool:
+        """Whether the columns that are shown stand in a concat where they do in the buffer: others join them anew."""
+        for point in self._points:
+            if point.slot is not None and point.slot[0] == buffer and point.key in answer:
+                part = concat[:, point.slot[1] : point.slot[1] + point.slot[2]]
+                if not np.array_equal(part.reshape(-1), answer[point.key].reshape(-1), equal_nan=True):
+                    return False
+        return True
 
     def outputs(self, request: Request) -> Answer:
         """The outputs alone, as a caller would ask."""

@@ -56,6 +56,11 @@ def lookups(tf: Any) -> dict[str, tuple[Callable[..., Any], Mapping[str, Any]]]:
         "ragged_as_sparse": (lambda t, ids: safe(t, ids.to_sparse(), combiner="mean"), of_rows),
         "ragged_int32": (lambda t, ids: raw(t, ids, None, combiner="sum"), {"ids": ragged("int64", tf.int32)}),
         "hashed": (lambda t, ids: safe(t, tf.sparse.map_values(_hash, ids)), {"ids": sparse("string")}),
+        "ragged_hashed": (
+            lambda t, ids: safe(t, tf.ragged.map_flat_values(_hash, ids).to_sparse()),
+            {"ids": ragged("string")},
+        ),
+        "kept_inside": (lambda t, ids: raw(t, tf.sparse.map_values(_inside, ids), None, combiner="sum"), ids),
     }
     return found
 
@@ -64,9 +69,14 @@ def _hash(x: Any) -> Any:
     return tensorflow().strings.to_hash_bucket_fast(x, 20)
 
 
+def _inside(x: Any) -> Any:
+    tf = tensorflow()
+    return tf.where(tf.logical_and(x >= 1, x < 12), x, tf.constant(3, tf.int64))
+
+
 NAMES = (
     *(f"{kind}{w}_{p}" for kind in ("safe", "raw", "ragged") for w in ("", "_weighted") for p in POOLINGS),
-    *("default", "fast", "fast_weighted", "ragged_as_sparse", "ragged_int32", "hashed"),
+    *("default", "fast", "fast_weighted", "ragged_as_sparse", "ragged_int32", "hashed", "ragged_hashed", "kept_inside"),
 )
 
 

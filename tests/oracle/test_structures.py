@@ -262,6 +262,22 @@ def rows_of_an_open_matrix(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"out": tf.nn.embedding_lookup(table(tf, "a"), x["a"])}
 
 
+@structure(1, a=ids("T"), sizes=LONG)  # of no rows, the largest and the smallest are infinite
+def extremes_of_an_open_matrix(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
+    rows = tf.nn.embedding_lookup(table(tf, "a"), x["a"])
+    return {"max": tf.reduce_max(rows, 1), "min": tf.reduce_min(rows, axis=[-2], keepdims=True)}
+
+
+@structure(3, s=((("B", 1)), "string"), a=ids(1), f=((("B", 1)), "float32"))
+def the_one_id_of_a_row(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
+    hashed = tf.strings.to_hash_bucket_fast(x["s"], ROWS)[:, 0]
+    buckets = tf.raw_ops.Bucketize(input=x["f"], boundaries=[-1.0, 0.0, 1.0])[:, -1]
+    inside = tf.logical_and(x["a"] >= 0, x["a"] < ROWS - 9)
+    kept = tf.where(inside, x["a"], tf.constant(7, tf.int64))[:, 0]
+    found = {"s": hashed, "f": buckets, "a": kept}
+    return {"out": tf.concat([tf.nn.embedding_lookup(table(tf, key), each) for key, each in found.items()], 1)}
+
+
 @structure(2, a=ids(2, 3), s=((("B", 4)), "string"))
 def rows_of_higher_rank(tf: Any, x: Mapping[str, Any]) -> Mapping[str, Any]:
     hashed = tf.strings.to_hash_bucket_fast(x["s"], ROWS)
