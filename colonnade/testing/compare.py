@@ -134,7 +134,8 @@ def allowed_of_column(
     vectors_ED = np.abs(_as_float(table, np.where(inside, ids, 0), program.table(column.table)))
     factors_E = np.ones(len(ids)) if found.weights is None else found.weights.double().numpy()
     total_BD = np.zeros((rows, vectors_ED.shape[1]))
-    np.add.at(total_BD, found.rows.numpy(), np.abs(factors_E)[:, None] * vectors_ED)
+    with np.errstate(invalid="ignore", over="ignore"):
+        np.add.at(total_BD, found.rows.numpy(), np.abs(factors_E)[:, None] * vectors_ED)
     divisor_B = _divisor(column.pooling, counts_B, factors_E, found.rows.numpy(), found.weights is not None)
     with np.errstate(divide="ignore", invalid="ignore"):
         allowed = 2 * POOLED_FACTOR * EPS * counts_B[:, None] * total_BD / divisor_B[:, None]
@@ -148,8 +149,9 @@ def _divisor(pooling: str, counts_B: Array, factors_E: Array, rows_E: Array, wei
     if not weighted:
         return np.sqrt(counts_B) if pooling == "sqrtn" else counts_B.astype(np.float64)
     total_B = np.zeros(len(counts_B))
-    np.add.at(total_B, rows_E, np.square(factors_E) if pooling == "sqrtn" else factors_E)
-    return np.sqrt(total_B) if pooling == "sqrtn" else np.abs(total_B)
+    with np.errstate(invalid="ignore", over="ignore"):
+        np.add.at(total_B, rows_E, np.square(factors_E) if pooling == "sqrtn" else factors_E)
+        return np.sqrt(total_B) if pooling == "sqrtn" else np.abs(total_B)
 
 
 def elements_read(column: Column, program: Program, feed: Mapping[str, Array], rows: int) -> Elements:

@@ -81,12 +81,12 @@ def test_only_what_is_needed_is_left(needed: tuple[int, ...]) -> None:
 
 
 class _Wrong(ReferenceBackend):
-    """A table has one value that is off."""
+    """A table has values that are off."""
 
     def compile(self, program: Program, weights: Weights, *rest: Any, **options: Any) -> Any:
         name = next(c.table for c in program.columns if c.table in weights.tables)
         table = np.array(weights.tables[str(name)])
-        table[0] += 1
+        table += 1
         changed = replace(weights, tables={**weights.tables, str(name): table})
         return super().compile(program, changed, *rest, **options)
 
