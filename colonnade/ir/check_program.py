@@ -96,6 +96,9 @@ def _elements(program: Program) -> Iterator[tuple[str, str]]:
         if item.of is None:
             continue
         where, source = f"input {item.name!r}", inputs.get(item.of)
+        if item.among:
+            yield from _choice(item, inputs, read)
+            continue
         if source is None or source.of is not None:
             yield where, f"it is the elements of {item.of!r}, which is no input of a request"
         elif (item.dtype, item.shape) != (source.dtype, (prod(source.shape),)):
@@ -105,6 +108,28 @@ def _elements(program: Program) -> Iterator[tuple[str, str]]:
             yield where, "single elements have no offsets"
         if item.name in read:
             yield where, f"only columns read elements, the dense rest reads {item.of!r}"
+
+
+def _choice(item: Input, inputs: Mapping[str, Input], read: set[str]) -> Iterator[tuple[str, str]]:
+    """Choices are ragged, of fields of a request; their offsets are one a batch row, and one more."""
+    where = f"input {item.name!r}"
+    fields = [inputs.get(name) for name in item.among]
+    if any(field is None or field.of is not None or not field.shape for field in fields):
+        yield where, f"it is made of {', '.join(item.among)}, which are no fields of a request"
+        return
+    if not 0 <= item.place < len(fields) or item.among[item.place] != item.of:
+        yield where, f"{item.of!r} is not field {item.place} of {', '.join(item.among)}"
+    rows = {batch_dim(field, inputs) for field in fields if field is not None}
+    source = inputs[str(item.of)]
+    offsets = item if item.offsets is None else inputs.get(item.offsets)
+    if len(rows) != 1 or offsets is None or offsets.among != item.among:
+        yield where, "its fields and its offsets are not of the same rows"
+    elif item.offsets is None and (item.dtype != "int64" or item.shape != (dims.add(*rows, 1),)):
+        yield where, f"offsets are int64[{dims.add(*rows, 1)}], not {item.dtype}{_shape(item)}"
+    elif item.offsets is not None and item.dtype != source.dtype:
+        yield where, f"it is {item.dtype}, {item.of!r} is {source.dtype}"
+    if item.name in read:
+        yield where, "only columns read choices"
 
 
 def _agreements(program: Program) -> Iterator[tuple[str, str]]:

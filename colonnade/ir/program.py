@@ -29,6 +29,8 @@ class Input:
     int32 or int64, that says where the elements of each batch row begin and end; several fields may share it.
     of: the name of the input whose elements, row-major, this one is: a vector of them, each of which is a batch row to
     the columns that read it. It is no key of a request.
+    among: of a made input, the fields of whose elements it holds each choice of one of each, row by row, the last
+    field's fastest; place: which of them `of` is. The offsets of such inputs are one of them, by the same rule.
     """
 
     name: str
@@ -37,6 +39,8 @@ class Input:
     tensor: str = field(default="", compare=False)
     offsets: str | None = None
     of: str | None = None
+    among: tuple[str, ...] = ()
+    place: int = 0
 
 
 def batch_dim(item: Input, inputs: Mapping[str, Input]) -> Dim:

@@ -202,6 +202,8 @@ def _op(op: Any) -> str:
 def _input(item: Input) -> str:
     offsets = "" if item.offsets is None else f" offsets {name(item.offsets)}"
     of = "" if item.of is None else f" of {name(item.of)}"
+    if item.among:
+        of += f" choice {item.place} among ({', '.join(map(name, item.among))})"
     return f"input {name(item.name)}: {name(item.dtype)}{_shape(item.shape)}{of}{offsets}{_from(item.tensor)}"
 
 

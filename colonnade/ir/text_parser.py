@@ -257,12 +257,19 @@ class Line:
     # Lines
 
     def input(self) -> Input:
-        """`input NAME: DTYPE[SHAPE] [of NAME] [offsets NAME]`."""
+        """`input NAME: DTYPE[SHAPE] [of NAME [choice K among (NAME, ...)]] [offsets NAME]`."""
         name, dtype = self._typed("an input's name")
         shape = self.shape()
         of = self.name("the name of the input whose elements they are") if self.skip("of") else None
+        place, among = self._choice() if self.skip("choice") else (0, ())
         offsets = self.name("the name of the input that holds the offsets") if self.skip("offsets") else None
-        return Input(name, dtype, shape, tensor=self.source, offsets=offsets, of=of)
+        return Input(name, dtype, shape, self.source, offsets, of, among, place)
+
+    def _choice(self) -> tuple[int, tuple[str, ...]]:
+        place = self.integer("which of the fields it is")
+        self.want("among")
+        self.want("(")
+        return place, tuple(self.listed(")", lambda: self.name("the name of a field")))
 
     def decode(self) -> Decode:
         """`decode NAME: string[B]`, which lines of features follow."""

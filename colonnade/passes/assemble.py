@@ -42,6 +42,7 @@ from colonnade.ir.program import (
 from colonnade.ir.table import Table
 from colonnade.ops.graph.as_string import AsString
 from colonnade.ops.graph.broadcast_to import BroadcastTo
+from colonnade.ops.graph.choices import Choices
 from colonnade.ops.graph.concat import Concat
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.expand_dims import ExpandDims
@@ -57,6 +58,7 @@ from colonnade.ops.graph.transpose import Transpose
 from colonnade.ops.graph.variable import Variable
 from colonnade.ops.op import GraphOp, Lowered, Operand
 from colonnade.passes.decode_inputs import aligned, decoded_inputs, decodes_of, inputs_of
+from colonnade.passes.elements import chosen_name
 from colonnade.passes.extract_columns import table_name
 from colonnade.passes.fuse_dense import fuse
 from colonnade.passes.row_inputs import offsets_of, row_inputs
@@ -99,6 +101,7 @@ class _Assembler:
         self.inputs = {*graph.inputs, *(name for d in self.decoded for name in (d.name, d.offsets) if name)}
         self.names = _Names({*self.inputs, *graph.store})
         self.rows = list(row_inputs(graph, self.names.take))
+        self.counts: dict[tuple[str, ...], Dim] = {}
         self.decimals: set[Node] = set()
         self.values: dict[Node, Ref] = {}
         self.slots: dict[Node, list[Slot]] = {}
@@ -322,13 +325,9 @@ class _Assembler:
         assembled = tuple(_column(n, tuple(self.slots[n])) for n in columns)
         used = read | {name for column in assembled for name in fields_read(column)}
         singles = dict.fromkeys(i for n in columns for i in self._elements(n))
-        used |= {i.of for i in singles if i.of is not None}
+        used |= {name for i in singles if i.of is not None for name in (i.of, *i.among)}
         decoded = {d.key for d in self.decoded}
-        given = [
-            i
-            for i in self._given(read | {i.of for i in singles if i.of is not None})
-            if i.name in used or i.name not in decoded
-        ]
+        given = [i for i in self._given(used) if i.name in used or i.name not in decoded]
         made = aligned(list(inputs_of(self.decoded, used)), assembled, read)
         program = Program(
             inputs=(*given, *map(offsets_of, self.rows), *made, *singles),
@@ -345,6 +344,17 @@ class _Assembler:
         held = {table_name(args_of(n)[0]): args_of(n)[0] for n in columns}
         rows = {name: self._rows(table) for name, table in held.items()}
         return name_batch(program), Weights(rows, params, _consts(program.columns))
+
+    def _choices(self, among: tuple[str, ...], shape: Node) -> Iterator[Input]:
+        """The inputs that hold choices of one element of each field, and their offsets."""
+        offsets, made = chosen_name(among, None), item_of(shape)[0]
+        rows = facts_of(shape).values
+        assert rows is not None
+        count = self.counts.setdefault(among, dims.symbol(f"C{len(self.counts)}"))
+        for k, name in enumerate(among):
+            known = facts_of(self.graph.item(made, k + 1))
+            yield Input(chosen_name(among, k), known.dtype, (count,), "", offsets, name, among, k)
+        yield Input(offsets, "int64", (dims.add(rows[0], 1),), of=among[0], among=among)
 
     def _agreements(self, columns: Iterable[Column]) -> tuple[Agreement, ...]:
         """Errors: UnsupportedOps where no column reads two inputs that are held against each other."""
@@ -366,6 +376,10 @@ class _Assembler:
         """The inputs of a column that are the elements of others."""
         op = node.target
         assert isinstance(op, ColumnValue)
+        chosen = [item_of(value)[0].target for value in args_of(node)[1:]]
+        if chosen and isinstance(chosen[0], Choices):
+            yield from self._choices(chosen[0].among, args_of(node)[-1])
+            return
         for name, value in zip(op.fields, args_of(node)[1:], strict=False):
             if name not in self.inputs:
                 known, source = facts_of(value), self.values[args_of(value)[0]]

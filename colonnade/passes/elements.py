@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
 from colonnade.core.examples import Feature
-from colonnade.core.expr import Apply, Expr, Field
+from colonnade.core.expr import Apply, Expr, Field, fields_of, walk
 from colonnade.core.facts import Shape, Term
 from colonnade.ir.decoded import Names
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
@@ -43,6 +43,7 @@ from colonnade.ops.hash_bytes import HashBytes
 from colonnade.ops.join_hash import JoinHash
 from colonnade.ops.mod import Mod
 from colonnade.ops.not_equal import NotEqual
+from colonnade.ops.op import PositionOp
 from colonnade.ops.replace_outside import ReplaceOutside
 from colonnade.ops.seed_hash import SeedHash
 from colonnade.ops.split import Split
@@ -114,7 +115,15 @@ class Lists:
     feature: Feature | None = None
 
 
-Domain = Dense | Open | Kept | Tokens | Lists
+@dataclass(frozen=True)
+class Chosen:
+    """Each choice of one element of each of several fields, row by row, the last field's fastest."""
+
+    rows: Dim
+    among: tuple[str, ...]
+
+
+Domain = Dense | Open | Kept | Tokens | Lists | Chosen
 
 
 @dataclass(frozen=True)
@@ -153,6 +162,10 @@ class Reader:
 
     def __init__(self, names: Names | None = None, aligned: Aligned | None = None) -> None:
         self.fields: dict[str, Node] = {}
+        self.chosen: dict[str, tuple[tuple[str, ...], int]] = {}
+        """Names of fields of choices -> the fields that are chosen among, and which of them it is."""
+        self.roots: dict[str, Dense | Lists] = {}
+        """Fields that are chosen among -> how their elements lie in rows."""
         self._names = names or {}
         self._aligned = aligned
         self._read: dict[Node, Elements | Reject] = {}
@@ -397,30 +410,63 @@ class Reader:
         """Hashes of at most one feature a row of each operand; a row that lacks one has none."""
         sparse, dense = op.split(args_of(node))
         reads = [self._of_matrix(*parts) for parts in sparse] + [self.elements(x) for x in dense]
-        words: list[Expr] = []
-        masks: list[Expr] = []
-        roots: list[Dense] = []
+        found: list[Elements] = []
         for read in reads:
             if isinstance(read, Reject):
                 return read
-            domain = read.domain
-            while isinstance(domain, Kept):
-                masks += domain.masks
-                domain = domain.parent
-            if not isinstance(domain, Dense) or domain.width != 1:
-                return Reject("a cross combines several features of a row")
-            roots.append(domain)
-        if len(set(roots)) != 1:
-            return Reject("the operands of a cross are not proven to be of the same rows")
-        for read, x in zip(reads, [*(values for _, values, _ in sparse), *dense], strict=True):
-            assert isinstance(read, Elements)
-            words.append(Apply(HashBytes(), read.expr) if facts_of(x).dtype == "string" else read.expr)
+            found.append(read)
+        together = self._together(found)
+        if isinstance(together, Reject):
+            return together
+        exprs, domain = together
+        words: list[Expr] = [
+            Apply(HashBytes(), expr) if facts_of(x).dtype == "string" else expr
+            for expr, x in zip(exprs, [*(values for _, values, _ in sparse), *dense], strict=True)
+        ]
         first, *others = words
         expr: Expr = Apply(SeedHash(op.hash_key), first)
         for word in others:
             expr = Apply(JoinHash(), expr, word)
-        kept = tuple(dict.fromkeys(masks))
-        return Elements(Apply(Mod(op.num_buckets), expr), Kept(roots[0], kept) if kept else roots[0])
+        return Elements(Apply(Mod(op.num_buckets), expr), domain)
+
+    def _together(self, reads: list[Elements]) -> tuple[list[Expr], Domain] | Reject:
+        """Values of each operand for each choice of one of each in a row, and the domain of the choices."""
+        roots: list[Dense | Lists] = []
+        masks: list[list[Expr]] = []
+        for read in reads:
+            domain, found = read.domain, []
+            while isinstance(domain, Kept):
+                found[:0] = domain.masks
+                domain = domain.parent
+            if not isinstance(domain, Dense | Lists):
+                return Reject("a cross combines features that are neither dense nor lists of a row")
+            roots.append(domain)
+            masks.append(found)
+        if len({root.rows for root in roots}) != 1:
+            return Reject("the operands of a cross are not proven to be of the same rows")
+        if len(set(roots)) == 1 and isinstance(roots[0], Dense) and roots[0].width == 1:
+            kept = tuple(dict.fromkeys(m for found in masks for m in found))
+            return [read.expr for read in reads], Kept(roots[0], kept) if kept else roots[0]
+        return self._choices(reads, roots, masks)
+
+    def _choices(
+        self, reads: list[Elements], roots: list[Dense | Lists], masks: list[list[Expr]]
+    ) -> tuple[list[Expr], Domain] | Reject:
+        """The same where an operand may have several values a row."""
+        made = [(read.expr, *found) for read, found in zip(reads, masks, strict=True)]
+        fields = [{name for e in parts for name in fields_of(e)} for parts in made]
+        if any(len(names) != 1 for names in fields) or any(_by_place(e) for parts in made for e in parts):
+            return Reject("a feature of a cross is made of several inputs, or of places in a row")
+        among = tuple(name for names in fields for name in names)
+        kept: list[Expr] = []
+        exprs: list[Expr] = []
+        for k, (read, root, found) in enumerate(zip(reads, roots, masks, strict=True)):
+            name = chosen_name(among, k)
+            self.fields[name], self.roots[among[k]], self.chosen[name] = self.fields[among[k]], root, (among, k)
+            exprs.append(_renamed(read.expr, name))
+            kept += [_renamed(mask, name) for mask in found]
+        domain = Chosen(roots[0].rows, among)
+        return exprs, Kept(domain, tuple(dict.fromkeys(kept))) if kept else domain
 
     def _of_matrix(self, indices: Node, values: Node, shape: Node) -> Elements | Reject:
         """The values of a sparse matrix, whose rows are proven to be the batch's."""
@@ -432,6 +478,8 @@ class Reader:
         sizes, root = facts_of(shape).values, domain
         while isinstance(root, Kept | Tokens):
             root = root.parent
+        if isinstance(root, Chosen):
+            return Reject("a cross of crosses is not understood")
         if domain != read.domain or not sizes or sizes[0] != root.rows:
             return Reject("row numbers and features are not proven to be of the same elements")
         return read
@@ -567,6 +615,22 @@ class Reader:
 def _lists(parse: Node, feature: Feature) -> Domain | Reject:
     rows = facts_of(args_of(parse)[0]).shape
     return Lists(rows[0], parse, feature) if rows else Reject("the number of Examples is not known")
+
+
+def chosen_name(among: tuple[str, ...], place: int | None) -> str:
+    """The name of the input that holds choices of one of these fields; None: of their offsets."""
+    return f"{'*'.join(among)}.{'offsets' if place is None else place}"
+
+
+def _renamed(expr: Expr, name: str) -> Expr:
+    """The expression over another field."""
+    if not isinstance(expr, Apply):
+        return Field(name)
+    return Apply(expr.op, *(_renamed(x, name) for x in expr.args))
+
+
+def _by_place(expr: Expr) -> bool:
+    return any(isinstance(e, Apply) and isinstance(e.op, PositionOp) for e in walk(expr))
 
 
 def _field(name: str, node: Node) -> Elements | Reject:

@@ -18,6 +18,7 @@ from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.decoded import decoded_names
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of, source_of
 from colonnade.ir.made_table import made_of, name_of
+from colonnade.ops.graph.choices import Choices
 from colonnade.ops.graph.clip_rows import ClipRows
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
@@ -30,7 +31,7 @@ from colonnade.ops.graph.weighted_bag import WeightedBag
 from colonnade.ops.op import ElementFacts
 from colonnade.passes.base import Editor, Pass, Reject
 from colonnade.passes.element_facts import element_facts, keeps_all
-from colonnade.passes.elements import Aligned, Dense, Elements, Kept, Lists, Open, Reader, Tokens
+from colonnade.passes.elements import Aligned, Chosen, Dense, Elements, Kept, Lists, Open, Reader, Tokens, chosen_name
 from colonnade.passes.single_elements import of_elements, shape_of, source_name, taken_reason
 
 
@@ -99,9 +100,29 @@ def _value(editor: Editor, column: Column, table: Node, reader: Reader, ids: Nod
     if isinstance(root, Lists):
         places = [editor.item(root.source, k) for k in _places(root)]
     nodes = _field_nodes(reader, column)
+    if isinstance(root, Chosen):
+        made = _choices(editor, root, reader)
+        *_, last = [editor.item(made, k) for k in range(len(root.among) + 2)]
+        nodes = [editor.item(made, reader.chosen[name][1] + 1) for name in fields]
+        places = [editor.item(made, 0), last]
     if isinstance(root, Open):
         nodes = [editor.add(Reshape(), x, editor.constant(np.array([-1]))) for x in nodes]
     return editor.add(ColumnValue(column, fields, ragged=bool(places)), table, *nodes, *places)
+
+
+def _choices(editor: Editor, root: Chosen, reader: Reader) -> Node:
+    """Each choice of one element of each field."""
+    args: list[Node] = []
+    sparse = []
+    for name in root.among:
+        of, node = reader.roots[name], reader.fields[name]
+        sparse.append(isinstance(of, Lists))
+        if isinstance(of, Lists):
+            first, last = _places(of)
+            args += [editor.item(of.source, first), node, editor.item(of.source, last)]
+        else:
+            args.append(node)
+    return editor.add(Choices(tuple(sparse), root.among), *args)
 
 
 def _known(reader: Reader, ids: Node) -> Elements:
@@ -179,6 +200,12 @@ def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) 
     read = reader.elements(ids)
     if isinstance(read, Reject):
         return read
+    root = _root(read)
+    if isinstance(root, Chosen):
+        names = {chosen_name(root.among, k): name for k, name in enumerate(root.among)}
+        if not dtypes.keys().isdisjoint((*names, chosen_name(root.among, None))):
+            return Reject(f"an input has the name of choices among {', '.join(root.among)}")
+        dtypes = {**dtypes, **{made: dtypes[name] for made, name in names.items()}}
     rows = facts_of(table).shape
     assert rows is not None
     if facts_of(table).dtype != "float32":
@@ -218,7 +245,8 @@ def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) 
     )
     if isinstance(_root(read), Open):
         column = of_elements(column)
-    return replace(column, name="+".join(fields_read(column)))
+    fields = dict.fromkeys(root.among) if isinstance(root, Chosen) else fields_read(column)
+    return replace(column, name="+".join(fields))
 
 
 def _pooled(reader: Reader, node: Node, read: Elements) -> str | None:
@@ -256,9 +284,9 @@ def _batch(read: Elements) -> Dim:
     return _root(read).rows
 
 
-def _root(read: Elements) -> Dense | Open | Lists:
+def _root(read: Elements) -> Dense | Open | Lists | Chosen:
     domain = read.domain
-    while not isinstance(domain, Dense | Open | Lists):
+    while not isinstance(domain, Dense | Open | Lists | Chosen):
         domain = domain.parent
     return domain
 

@@ -27,6 +27,7 @@ from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.shape import Shape
 from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.sparse_to_dense import SparseToDense
+from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.string_split import StringSplit
 from colonnade.ops.graph.sum import Sum
 from colonnade.ops.graph.tile import Tile
@@ -197,6 +198,9 @@ def _counts(node: Node, one_hot: Node, depth: int, editor: Editor) -> Rewritten 
     spread = args_of(one_hot)[0]
     if facts_of(args_of(node)[1]).ints not in ((1,), (-2,)) or op.keep_dims:
         return Reject("marks are not summed over the places of a row")
+    cross = _cross(spread)
+    if cross is not None:
+        return _of_cross(cross, depth, editor)
     if not isinstance(spread.target, SparseToDense):
         reason = _of_fields(spread, editor)
         if reason is not None:
@@ -218,6 +222,32 @@ def _counts(node: Node, one_hot: Node, depth: int, editor: Editor) -> Rewritten 
     table = editor.constant(identity(depth))
     made = editor.add(EmbeddingBag("sum"), table, kept[0], column(editor, kept[1], 0), count)
     return Rewritten(made, f"each id adds its row of the identity matrix of {depth}; others are dropped")
+
+
+def _cross(spread: Node) -> Node | None:
+    """The cross that has as many ids in each row as a row of its ids' matrix has places."""
+    node, shape = spread, facts_of(spread).shape
+    while isinstance(node.target, Reshape | ExpandDims | Squeeze):
+        node = args_of(node)[0]
+    base, output = item_of(node)
+    if not isinstance(base.target, SparseCross) or output != 1 or shape is None or len(shape) != 2:
+        return None
+    packed = base.meta["facts"][0].packed
+    if packed is None or facts_of(spread).size != facts_of(node).size:
+        return None
+    expected = facts.indexed((Term(1, shape[1], None),), 0, facts_of(node).size)
+    return base if facts.as_indexed(packed.parts[0]) == expected else None
+
+
+def _of_cross(cross: Node, depth: int, editor: Editor) -> Rewritten:
+    """Counts of the ids of a cross."""
+    indices, ids, shape = (editor.item(cross, k) for k in range(3))
+    kept = _inside(ids, indices, depth, editor)
+    zero = editor.constant(np.array(0, dtype=np.int32))
+    count = editor.add(Gather(), shape, zero, zero)
+    table = editor.constant(identity(depth))
+    made = editor.add(EmbeddingBag("sum"), table, kept[0], column(editor, kept[1], 0), count)
+    return Rewritten(made, f"each id of the cross adds its row of the identity matrix of {depth}")
 
 
 def _inside(ids: Node, indices: Node, depth: int, editor: Editor) -> tuple[Node, Node]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from colonnade.backends.examples import Decoder
+from colonnade.backends.feed_elements import ElementInputs
 from colonnade.backends.feed_rows import RowReader
 from colonnade.backends.sizes import dim_function
 from colonnade.core.consts import Const
@@ -231,7 +232,7 @@ def inputs_of(program: Program, feed: Mapping[str, Array]) -> Mapping[str, Array
 
 def with_elements(program: Program, values: Mapping[str, Array]) -> Mapping[str, Array]:
     """The same with the inputs that are the elements of others."""
-    return {**values, **{i.name: values[i.of].reshape(-1) for i in program.inputs if i.of is not None}}
+    return ElementInputs(program).added(values, {})
 
 
 def _flat(value: Any) -> Array:

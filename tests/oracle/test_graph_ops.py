@@ -24,6 +24,7 @@ OURS = {
     "weighted_bag",
     "embedding_bag",
     "join_shards",
+    "choices",
     "shape_construct",
     "hash_decimal_bucket",
     "guard",

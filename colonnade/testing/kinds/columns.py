@@ -92,6 +92,16 @@ WORDS_OF_EXAMPLES = Given(
     ),
 )
 
+CROSSED_OF_EXAMPLES = Given(
+    "x",
+    "string",
+    0,
+    tuple(
+        encode_example({"words": ("string", k), "more": ("string", more)})
+        for k, more in (([b"a", b""], [b"b", b"c", b"d"]), ([], [b"a"]), ([b"yy"], [b"a"]), ([b"b", b"b"], []))
+    ),
+)
+
 SEVERAL = ids(3)
 COLUMNS: dict[str, FeatureColumn] = {
     "numeric": FeatureColumn((floats(2),), lambda c: [c.numeric_column("x", (2,))]),
@@ -109,7 +119,15 @@ COLUMNS: dict[str, FeatureColumn] = {
     "crossed, several values a row": FeatureColumn(
         (words(2, "x"), words(1, "y")),
         lambda c: embedded(c, c.crossed_column(["x", "y"], 50)),
-        gap=Gap(NOTYET, "a cross combines at most one value a row of each feature"),
+    ),
+    "crossed, split strings": FeatureColumn(
+        (lists("x"), lists("y")),
+        lambda c: embedded(c, c.crossed_column(["x", "y"], 50)),
+        _split,
+        gap=Gap(NOTYET, "tokens are made when a column runs, choices when a request is read"),
+    ),
+    "crossed, of Examples": FeatureColumn(
+        (CROSSED_OF_EXAMPLES,), lambda c: embedded(c, c.crossed_column(["words", "more"], 50)), _parsed
     ),
     "shared": FeatureColumn(
         (ids(1, "x"), ids(1, "y")),
@@ -117,6 +135,16 @@ COLUMNS: dict[str, FeatureColumn] = {
         older=_older_shared,
     ),
     "indicator": FeatureColumn((SEVERAL,), lambda c: [c.indicator_column(_identity(c))]),
+    "indicator of many ids": FeatureColumn(
+        (ids(3, "x", (-1, 0, 1024)),),
+        lambda c: [c.indicator_column(c.categorical_column_with_identity("x", 1025))],
+        gap=Gap(NOTYET, "an identity matrix of more than 1,024 rows is not made: a device would hold all of it"),
+    ),
+    "indicator, weighted": FeatureColumn(
+        (ids(3, "x", (0, 3, 7)), Given("y", "float32", 3, (0.5, 2.0, -1.0))),
+        lambda c: [c.indicator_column(c.weighted_categorical_column(_identity(c), "y"))],
+        gap=Gap(NOTYET, "a weight that is infinite or no number would mark every id of its row"),
+    ),
     "several values, sum": FeatureColumn((SEVERAL,), lambda c: embedded(c, _identity(c), "sum")),
     "several values, mean": FeatureColumn((SEVERAL,), lambda c: embedded(c, _identity(c), "mean")),
     "several values, sqrtn": FeatureColumn((SEVERAL,), lambda c: embedded(c, _identity(c), "sqrtn")),

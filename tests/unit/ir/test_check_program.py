@@ -187,3 +187,41 @@ def test_inputs_that_agree(item: Agreement, got: str) -> None:
     assert not list(broken(program(inputs=inputs, agreements=(Agreement("age", -1, "price", 0.0),))))
     found = list(broken(program(inputs=inputs, agreements=(item,))))
     assert any(w == f"agree {item.name!r}" and got in g for w, g in found), found
+
+
+def chosen(*changed: Input) -> Program:
+    """A column over choices among two fields."""
+    among = ("a", "b")
+    made = {
+        "a": Input("a", "int64", (B, 2)),
+        "b": Input("b", "string", (B, 3)),
+        "a*b.0": Input("a*b.0", "int64", (N,), offsets="a*b.offsets", of="a", among=among),
+        "a*b.1": Input("a*b.1", "string", (N,), offsets="a*b.offsets", of="b", among=among, place=1),
+        "a*b.offsets": Input("a*b.offsets", "int64", (ENDS,), of="a", among=among),
+    }
+    made |= {i.name: i for i in changed}
+    column = Column("a", Field("a*b.0"), "t", filters=(Apply(NotEqual(b""), Field("a*b.1")),), slots=(Slot("o", 0, 4),))
+    return Program(tuple(made.values()), (Table("t", 10, 4),), (column,), (Buffer("o", B, 4),), (), ())
+
+
+@pytest.mark.parametrize(
+    ("changed", "got"),
+    [
+        ({"dtype": "int32"}, "it is int32, 'a' is int64"),
+        ({"of": "b"}, "'b' is not field 0 of a, b"),
+        ({"place": 2}, "'a' is not field 2 of a, b"),
+        ({"among": ("a", "c")}, "which are no fields of a request"),
+        ({"among": ("a", "a")}, "its fields and its offsets are not of the same rows"),
+    ],
+)
+def test_choices_among_fields(changed: dict[str, Any], got: str) -> None:
+    assert not list(broken(chosen()))
+    item = dataclasses.replace(chosen().input("a*b.0"), **changed)
+    assert any(w == "input 'a*b.0'" and got in g for w, g in broken(chosen(item)))
+
+
+def test_offsets_of_choices() -> None:
+    offsets = chosen().input("a*b.offsets")
+    for changed in ({"dtype": "int32"}, {"shape": (B,)}):
+        assert list(broken(chosen(dataclasses.replace(offsets, **changed))))
+    assert list(broken(chosen(Input("b", "string", (N, 3)))))

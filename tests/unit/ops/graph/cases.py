@@ -644,6 +644,18 @@ def ragged_input(w: World) -> Case:
     return op, [first, *([] if trimmed else [w.any(np.array(shape, np.int64))]), *values]
 
 
+@maker("choices")
+def choices(w: World) -> Case:
+    r = w.random
+    rows = r.choice(SIZES)
+    args: list[Val] = []
+    sparse = [r.random() < 0.6 for _ in range(r.randint(1, 3))]
+    for each in sparse:
+        dims = (rows, r.choice((0, 1, 1, 2)))
+        args += _matrix(w, rows) if each else [w.any(numbers(r, dims, r.choice(["string", "int64"])))]
+    return op_of("choices", tuple(sparse)), args
+
+
 @maker("dynamic_partition")
 def dynamic_partition(w: World) -> Case:
     r = w.random
