@@ -434,7 +434,8 @@ class Reader:
         roots: list[Dense | Lists] = []
         masks: list[list[Expr]] = []
         for read in reads:
-            domain, found = read.domain, []
+            domain = read.domain
+            found: list[Expr] = []
             while isinstance(domain, Kept):
                 found[:0] = domain.masks
                 domain = domain.parent
@@ -445,7 +446,7 @@ class Reader:
         if len({root.rows for root in roots}) != 1:
             return Reject("the operands of a cross are not proven to be of the same rows")
         if len(set(roots)) == 1 and isinstance(roots[0], Dense) and roots[0].width == 1:
-            kept = tuple(dict.fromkeys(m for found in masks for m in found))
+            kept = tuple(dict.fromkeys(m for some in masks for m in some))
             return [read.expr for read in reads], Kept(roots[0], kept) if kept else roots[0]
         return self._choices(reads, roots, masks)
 

@@ -39,7 +39,8 @@ class Choices(GraphOp):
 
     def split(self, args: tuple[T, ...]) -> list[tuple[T, ...]]:
         """The operands, each as (indices, values, shape) or (values,)."""
-        found, at = [], 0
+        found: list[tuple[T, ...]] = []
+        at = 0
         for sparse in self.sparse:
             found.append(args[at : at + (3 if sparse else 1)])
             at += 3 if sparse else 1
