@@ -21,7 +21,7 @@ def interpret(graph: Graph, feed: Mapping[str, Value], fetch: Iterable[Node] | N
     Errors: FeedError naming the keys that are missing; whatever an op raises.
     """
     targets = graph.outputs if fetch is None else {n.name: n for n in fetch}
-    needed = _closure(targets.values())
+    needed = needed_by(targets.values())
     missing = [key for key, node in graph.inputs.items() if node in needed and key not in feed]
     if missing:
         raise FeedError("inputs are missing", got=listed(sorted(feed)), want=listed(missing))
@@ -50,7 +50,7 @@ def _run(graph: Graph, node: Node, values: Mapping[Node, Any]) -> Any:
     return op.reference(*(values[a] for a in node.args))  # type: ignore[index]
 
 
-def _closure(targets: Iterable[Node]) -> dict[Node, Node | None]:
+def needed_by(targets: Iterable[Node]) -> dict[Node, Node | None]:
     """Every node that the targets need, with its last user in topological order (None: no user)."""
     found: set[Node] = set()
     stack = list(targets)

@@ -18,6 +18,7 @@ from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.variable import Variable
 from colonnade.ops.op import GraphOp, Value
 from colonnade.passes.base import Log, Pass, run
+from colonnade.testing.check_facts import check_facts
 
 
 class Builder:
@@ -70,7 +71,7 @@ def equal(a: Value, b: Value) -> bool:
 
 
 def check_passes(graph: Graph, passes: Sequence[Pass], feeds: Sequence[Mapping[str, Value]]) -> Log:
-    """Run passes; the answers to every feed must stay the same, bit for bit, and the graph sound after each pass.
+    """Run passes; after each, the answers to every feed must be the same, bit for bit, the graph sound, its facts true.
 
     Errors: AssertionError naming the pass and the output that differs.
     """
@@ -78,6 +79,8 @@ def check_passes(graph: Graph, passes: Sequence[Pass], feeds: Sequence[Mapping[s
 
     def observe(name: str, after: Graph) -> None:
         verify(after)
+        for feed in feeds:
+            check_facts(after, feed)
         for feed, expected in zip(feeds, before, strict=True):
             for key, value in interpret(after, feed).items():
                 assert equal(value, expected[key]), f"{name} changes output {key!r}"

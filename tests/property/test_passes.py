@@ -52,6 +52,7 @@ from colonnade.ops.op import Value
 from colonnade.passes.assemble import assemble
 from colonnade.passes.base import run
 from colonnade.passes.pipelines import COLUMNS
+from colonnade.testing.check_facts import check_facts
 from colonnade.testing.graphs import Builder, equal
 
 COLUMN = dict(begin_mask=1, end_mask=1, shrink_axis_mask=2)
@@ -260,6 +261,9 @@ def test_passes_and_backends_keep_every_answer(drawn: tuple[Graph, list[Feed]]) 
 
     def observe(name: str, after: Graph) -> None:
         verify(after)
+        answered = next((feed for feed, values in zip(feeds, expected, strict=True) if values is not None), None)
+        if answered is not None:
+            check_facts(after, answered)
         for feed, values in zip(feeds, expected, strict=True):
             check(answer(after, feed), values, name)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,10 +13,11 @@ import torch
 
 from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
-from colonnade.core.facts import Facts, Indexed, Order, Packed
+from colonnade.core.facts import Facts
 from colonnade.errors import ColonnadeError
 from colonnade.ops.graph.constant import facts_of
 from colonnade.ops.op import GraphOp, Inferred, Value
+from colonnade.testing.check_facts import Holds, value_of
 
 
 class Refused(Exception):
@@ -38,11 +37,10 @@ class Val:
 
 
 @dataclass
-class World:
+class World(Holds):
     """The sizes that symbols stand for, and a source of randomness."""
 
     random: random.Random
-    sizes: dict[sympy.Symbol, int] = field(default_factory=dict)
     made: int = 0
 
     # -- operands ----------------------------------------------------------------------------------------------------
@@ -113,73 +111,3 @@ class World:
         self.made += 1
         found = {s for f in inferred.outputs for s in facts.symbols_of(f) if s.name.startswith("fresh_")}
         return {s: dims.symbol(f"n{self.made}_{s.name}") for s in found}
-
-    def size(self, d: Dim) -> int:
-        return dims.evaluate(d, self.sizes)
-
-    def bind(self, f: Facts, value: Value) -> None:
-        """Learn the sizes that only the data decide."""
-        if f.shape is not None:
-            assert len(f.shape) == value.ndim, f"{f.shape} of {tuple(value.shape)}"
-            for d, n in zip(f.shape, value.shape, strict=True):
-                self._learn(d, int(n))
-        if isinstance(f.content, tuple) and isinstance(value, torch.Tensor):
-            for d, n in zip(f.content, value.reshape(-1).tolist(), strict=True):
-                self._learn(d, int(n))
-
-    def _learn(self, d: Dim, n: int) -> None:
-        if isinstance(d, sympy.Symbol) and d not in self.sizes:
-            self.sizes[d] = n
-
-    # -- checking ----------------------------------------------------------------------------------------------------
-    def check(self, f: Facts, value: Value, what: str) -> None:
-        """Every fact against the value."""
-        array = value.numpy() if isinstance(value, torch.Tensor) else value
-        said = f"{what}: {f} of {array!r}"
-        assert f.dtype == ("string" if array.dtype == object else array.dtype.name), said
-        if f.shape is not None:
-            assert tuple(self.size(d) for d in f.shape) == array.shape, said
-        flat = array.reshape(-1).tolist()
-        if flat and f.lo is not None:
-            assert min(flat) >= f.lo, said
-        if flat and f.hi is not None:
-            assert max(flat) <= f.hi, said
-        if f.content is not None:
-            assert self.content(f.content, len(flat)) == [int(v) for v in flat], said
-        if array.ndim >= 1:
-            self._check_rows(f, array, said)
-        if f.packed is not None:
-            self._check_packed(f, f.packed, array, what)
-
-    def content(self, content: facts.Content, size: int) -> list[int]:
-        if isinstance(content, tuple):
-            return [self.size(d) for d in content]
-        return [self._at(content, i) for i in range(size)]
-
-    def _at(self, content: Indexed, i: int) -> int:
-        total = self.size(content.constant)
-        for t in content.terms:
-            step = i // self.size(t.divisor)
-            total += self.size(t.coefficient) * (step if t.modulus is None else step % self.size(t.modulus))
-        return total
-
-    def _check_rows(self, f: Facts, array: Any, said: str) -> None:
-        rows = [tuple(r) for r in array.reshape(len(array), math.prod(array.shape[1:])).tolist()]
-        pairs = list(itertools.pairwise(rows))
-        if f.order >= Order.NONDECREASING:
-            assert all(a <= b for a, b in pairs), said
-        if f.order >= Order.STRICT:
-            assert all(a < b for a, b in pairs), said
-        if f.distinct:
-            assert len(set(rows)) == len(rows), said
-
-    def _check_packed(self, f: Facts, packed: Packed, array: Any, what: str) -> None:
-        assert len(packed.parts) == array.shape[packed.axis], f"{what}: {f}"
-        for k, part in enumerate(packed.parts):
-            self.check(part, value_of(np.take(array, k, packed.axis)), f"{what} part {k}")
-
-
-def value_of(array: Any) -> Value:
-    """The tensor of an array."""
-    array = np.asarray(array)
-    return array if array.dtype == object else torch.from_numpy(np.array(array, order="C"))
