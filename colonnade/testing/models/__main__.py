@@ -10,7 +10,7 @@ import typer
 
 from colonnade.errors import ColonnadeError
 from colonnade.testing.models.build import build
-from colonnade.testing.models.catalog import named
+from colonnade.testing.models.catalog import named, with_large_rows
 
 app = typer.Typer(add_completion=False)
 
@@ -19,10 +19,14 @@ app = typer.Typer(add_completion=False)
 def make(
     name: Annotated[str, typer.Argument(help="micro10, E, F, E10, E10_varied, E_full_cols, ..._outputs")],
     folder: Annotated[Path, typer.Argument(help="where to write the SavedModel; must not exist")],
+    large_rows: Annotated[
+        int | None, typer.Option("--large-rows", min=1, help="rows of each large table (as published: 8388608)")
+    ] = None,
 ) -> None:
     """Make the SavedModel of a named test model."""
     try:
-        build(named(name), folder)
+        spec = named(name)
+        build(spec if large_rows is None else with_large_rows(spec, large_rows), folder)
     except ColonnadeError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise typer.Exit(1) from None

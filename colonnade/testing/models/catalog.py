@@ -18,7 +18,7 @@ from colonnade.errors import OptionError
 from colonnade.testing.models.spec import ColumnSpec, ModelSpec, Pooling
 
 MICRO_BOUNDARIES = tuple(float(5 * i) for i in range(100))
-LARGE_ROWS = 1 << 23
+LARGE, LARGE_ROWS = "large_", 1 << 23
 
 _POOLINGS: tuple[Pooling, ...] = ("sum", "mean", "sqrtn")
 _DIMS = (1, 2, 3, 4, 5, 8, 12, 16, 17, 20, 24, 32, 33)
@@ -75,7 +75,7 @@ def family_columns(counts: Counts, large_rows: int) -> tuple[ColumnSpec, ...]:
         *(ColumnSpec(f"int_{i}", "hash", "int32", 100, 8, "mean") for i in range(counts.int_hash)),
         *(ColumnSpec(f"str_{i}", "hash", "string", 10_000, 8, "mean") for i in range(counts.string_hash)),
         *(ColumnSpec(f"split_{i}", "split_hash", "string", 10_000, 8, "sum") for i in range(counts.split_hash)),
-        *(ColumnSpec(f"large_{i}", "split_hash", "string", large_rows, 32, "sum") for i in range(counts.large)),
+        *(ColumnSpec(f"{LARGE}{i}", "split_hash", "string", large_rows, 32, "sum") for i in range(counts.large)),
     )
 
 
@@ -107,6 +107,14 @@ def varied(spec: ModelSpec, *, seed: int, name: str) -> ModelSpec:
     """
     rng = np.random.default_rng(seed)
     return replace(spec, name=name, seed=seed, columns=tuple(_vary(column, rng) for column in spec.columns))
+
+
+def with_large_rows(spec: ModelSpec, rows: int) -> ModelSpec:
+    """`spec` with so many rows in each large table. Errors: OptionError where it has none."""
+    columns = tuple(replace(c, rows=rows) if c.name.startswith(LARGE) else c for c in spec.columns)
+    if rows < 1 or not any(c.name.startswith(LARGE) for c in columns):
+        raise OptionError("a model without large tables, or tables without rows", got=f"{spec.name}, {rows:,} rows")
+    return replace(spec, columns=columns)
 
 
 def named(name: str) -> ModelSpec:
@@ -157,7 +165,7 @@ def _vary(column: ColumnSpec, rng: np.random.Generator) -> ColumnSpec:
     if column.kind == "bucketized":
         boundaries = _vary_boundaries(rng)
         return replace(column, boundaries=boundaries, rows=len(boundaries) + 1)
-    if column.name.startswith("large_"):
+    if column.name.startswith(LARGE):
         return replace(column, rows=max(1, column.rows - int(rng.integers(7))), separator=str(rng.choice(list(";,|"))))
     rows = min(column.rows, int(rng.choice(_ROWS)))
     dtype = str(rng.choice(["int32", "int64"])) if column.dtype == "int32" else column.dtype

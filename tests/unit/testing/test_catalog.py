@@ -5,6 +5,7 @@ import pytest
 
 from colonnade.errors import OptionError
 from colonnade.testing.models import named
+from colonnade.testing.models.catalog import with_large_rows
 
 
 @pytest.mark.parametrize(
@@ -55,3 +56,13 @@ def test_digests_differ() -> None:
 def test_unknown_names(name: str) -> None:
     with pytest.raises(OptionError, match="no such test model"):
         named(name)
+
+
+def test_large_tables_have_as_many_rows_as_are_asked_for() -> None:
+    found = with_large_rows(named("E10"), 77)
+    rows = {c.name: c.rows for c in found.columns}
+    assert rows == {c.name: 77 if c.name.startswith("large_") else c.rows for c in named("E10").columns}
+    assert 77 in rows.values() and found.digest != named("E10").digest
+    for name, wanted in (("micro10", 5), ("E10", 0)):
+        with pytest.raises(OptionError):
+            with_large_rows(named(name), wanted)
