@@ -12,11 +12,14 @@ import pytest
 from numpy.typing import NDArray
 from typer.testing import CliRunner
 
+from colonnade import compiler
 from colonnade.errors import OptionError
+from colonnade.ir.column import fields_read
 from colonnade.testing.models import ModelSpec, TensorSpec, build, cached, named
 from colonnade.testing.models.__main__ import app
 from colonnade.testing.models.examples import encode_example
 from colonnade.testing.models.feeds import Hints, corner_feed, ordinary_feed, spec_corner_feed, spec_feed
+from colonnade.testing.models.keras_spec import KINDS, keras_model
 from colonnade.testing.oracle import OracleError, TensorFlowModel
 
 SPEC = named("tiny_varied_outputs")
@@ -210,3 +213,22 @@ def test_without_tensorflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
         build(spec, tmp_path / "m")
     with pytest.raises(OptionError, match="TensorFlow is not installed"):
         TensorFlowModel(tmp_path)
+
+
+def test_a_model_of_keras_layers(tmp_path: Path) -> None:
+    """Every kind of layer is a column, but for floats that go to the dense layers as they are; answers are equal."""
+    spec = keras_model(2 * len(KINDS))
+    assert {f.kind for f in spec.features} == set(KINDS) and len({f.size for f in spec.features}) > 12
+    path = cached(spec.name, tmp_path)
+    assert path == cached(spec.name, tmp_path)
+    executable = compiler.compile(path)
+    columns = {field for c in executable.program.columns for field in fields_read(c)}
+    assert columns == {i.name for i in spec.inputs if not i.name.startswith("normalized")}
+    with TensorFlowModel(path) as model:
+        assert {i.name for i in model.inputs()} == {i.name for i in spec.inputs}
+        for batch, feed in ((0, spec.feed), (1, spec.feed), (70, spec.feed), (33, spec.corner_feed)):
+            request = feed(batch, np.random.default_rng(batch))
+            expected = model.run(request)["score"]
+            np.testing.assert_allclose(executable(request)["score"], expected, rtol=2e-5, atol=1e-6, equal_nan=True)
+            if batch == 70:
+                assert expected.std() > 0.05

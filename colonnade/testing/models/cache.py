@@ -7,8 +7,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from colonnade.testing.models.build import build
-from colonnade.testing.models.catalog import named
+from colonnade.testing.models.recipes import recipe
 
 CACHE = Path(".cache") / "models"
 
@@ -18,14 +17,14 @@ def cached(name: str, root: Path = CACHE) -> Path:
 
     Facts: safe when several processes start at once: each builds under a temporary name, the first to rename wins.
     """
-    spec = named(name)
-    path = root / f"{name}-{spec.digest}"
+    made_by = recipe(name)
+    path = root / f"{name}-{made_by.digest}"
     if path.exists():
         return path
     root.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=root))
     try:
-        made = build(spec, temporary / "model")
+        made = made_by.build(temporary / "model")
         try:
             os.rename(made, path)
         except OSError:

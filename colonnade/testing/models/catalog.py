@@ -150,8 +150,8 @@ def _base(base: str, name: str) -> ModelSpec:
     raise OptionError(
         "no such test model",
         got=name,
-        want="micro<N>, examples<N>, tiny, E, F, E<k>, F<k>, E_full_cols or F_full_cols, with _varied or _outputs "
-        "at the end",
+        want="keras<N>, or micro<N>, examples<N>, tiny, E, F, E<k>, F<k>, E_full_cols or F_full_cols, with _varied or "
+        "_outputs at the end",
     )
 
 
