@@ -13,10 +13,12 @@ from colonnade.ops.graph.cast import Cast
 from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.floor_mod import FloorMod
 from colonnade.ops.graph.hash_decimal_bucket import HashDecimalBucket
+from colonnade.ops.graph.keyed_decimal_bucket import KeyedDecimalBucket
 from colonnade.ops.graph.lookup_table_find import LookupTableFind
 from colonnade.ops.graph.ones_like import OnesLike
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.string_to_hash_bucket import StringToHashBucket
+from colonnade.ops.graph.string_to_keyed_bucket import StringToKeyedBucket
 from colonnade.ops.graph.vocabulary import Vocabulary
 from colonnade.passes.base import Editor, Reject, Rewrite, Rewritten
 from colonnade.passes.splat import whole
@@ -132,6 +134,8 @@ def _bucket(node: Node) -> tuple[Node, int, int, str] | None:
             return None
         first = moved
     op = op_of(node)
+    if isinstance(op, StringToKeyedBucket | KeyedDecimalBucket) and op.num_buckets == 1:
+        return args_of(node)[0], first, 1, "farm"  # by whatever hash
     if isinstance(op, StringToHashBucket | HashDecimalBucket) and op.function == "farm":
         return args_of(node)[0], first, op.num_buckets, "farm"
     if isinstance(op, FloorMod) and facts_of(node).dtype == "int64":

@@ -90,6 +90,11 @@ def _op(name: str, **attributes: Any) -> ColumnOp:
     return ops.load()[name](**attributes)
 
 
+def _keyed(draw: Draw, name: str) -> ColumnOp:
+    keys = st.sampled_from((0, 1, -1, 0x0706050403020100, 2**63 - 1, -(2**63)))
+    return _op(name, key0=draw(keys), key1=draw(keys))
+
+
 def _is_plain(op: type[ColumnOp]) -> bool:
     """Whether it takes one element and gives one, whatever its place."""
     return op.arity == 1 and not issubclass(op, FilterOp | ExpandOp | PositionOp)
@@ -103,6 +108,9 @@ _OPS: dict[str, Callable[[Draw], ColumnOp]] = {
     "join_hash": lambda draw: _op("join_hash"),
     "seed_hash": lambda draw: _op("seed_hash", seed=draw(st.sampled_from((0, -1, 0xDECAFCAFFE, 2**63 - 1)))),
     "vocabulary": lambda draw: _vocabulary(draw, draw(st.sampled_from(("string", "int64")))),
+    "sip_bytes": lambda draw: _keyed(draw, "sip_bytes"),
+    "sip_decimal": lambda draw: _keyed(draw, "sip_decimal"),
+    "or_else": lambda draw: _op("or_else", added=draw(st.sampled_from((0, 1, 40, -1)))),
     "hash_bytes": lambda draw: _op("hash_bytes"),
     "hash_decimal": lambda draw: _op("hash_decimal"),
     "replace_outside": lambda draw: _op(
@@ -295,10 +303,13 @@ class _Maker:
         return self._applied(x, _op("mod", divisor=self.draw(st.integers(1, 300))))
 
     def _crossed(self, *operands: tuple[Expr, ElementFacts]) -> tuple[Expr, ElementFacts]:
-        """The hash of two fields' elements."""
+        """The hash of two fields' elements, or one of them."""
         (a, first), (b, second) = (self._word(x) for x in operands)
-        op = _op("join_hash")
-        return Apply(op, a, b), op.infer(first, second)
+        op = _OPS[self.draw(st.sampled_from(("join_hash", "or_else")))](self.draw)
+        try:
+            return Apply(op, a, b), op.infer(first, second)
+        except ShapeError:
+            return Apply(_op("join_hash"), a, b), _op("join_hash").infer(first, second)
 
     def _word(self, x: tuple[Expr, ElementFacts]) -> tuple[Expr, ElementFacts]:
         if x[1].dtype == "string":

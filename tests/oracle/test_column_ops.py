@@ -18,6 +18,8 @@ from colonnade.ops.hash_bytes import HashBytes
 from colonnade.ops.hash_decimal import HashDecimal
 from colonnade.ops.mod import Mod
 from colonnade.ops.not_equal import NotEqual
+from colonnade.ops.sip_bytes import SipBytes
+from colonnade.ops.sip_decimal import SipDecimal
 from colonnade.ops.split import Split
 from colonnade.testing.tensorflow import tensorflow
 
@@ -75,6 +77,18 @@ def test_hashes(buckets: int) -> None:
         numbers = elements(r, dtype, 40)
         want = raw.StringToHashBucketFast(input=raw.AsString(input=numbers), num_buckets=buckets).numpy()
         assert Mod(buckets).reference(HashDecimal().reference(torch.from_numpy(numbers))).tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("buckets", [1, 10, 2**63 - 1])
+def test_keyed_hashes(buckets: int) -> None:
+    r, raw = random.Random(buckets), tensorflow().raw_ops
+    key = [r.choice([0, 1, -1, 2**63 - 1, -(2**63), r.getrandbits(62)]) for _ in range(2)]
+    x = strings(r, 60)
+    want = raw.StringToHashBucketStrong(input=x, num_buckets=buckets, key=key).numpy()
+    assert Mod(buckets).reference(SipBytes(*key).reference(x)).tolist() == want.tolist()
+    numbers = elements(r, "int64", 40)
+    want = raw.StringToHashBucketStrong(input=raw.AsString(input=numbers), num_buckets=buckets, key=key).numpy()
+    assert Mod(buckets).reference(SipDecimal(*key).reference(torch.from_numpy(numbers))).tolist() == want.tolist()
 
 
 @pytest.mark.parametrize("dtype", ["int32", "int64"])

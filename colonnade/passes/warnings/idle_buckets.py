@@ -15,10 +15,12 @@ from colonnade.ops.join_hash import JoinHash
 from colonnade.ops.mod import Mod
 from colonnade.ops.op import MapOp, PositionOp
 from colonnade.ops.seed_hash import SeedHash
+from colonnade.ops.sip_bytes import SipBytes
+from colonnade.ops.sip_decimal import SipDecimal
 from colonnade.passes.element_facts import element_facts
 from colonnade.passes.warnings.base import Warn, dtypes_of, where
 
-HASHES = (HashBytes, HashDecimal, JoinHash, SeedHash)
+HASHES = (HashBytes, HashDecimal, JoinHash, SeedHash, SipBytes, SipDecimal)
 
 
 class IdleBuckets(Warn):

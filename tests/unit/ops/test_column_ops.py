@@ -20,6 +20,9 @@ from colonnade.ops.hash_decimal import HashDecimal
 from colonnade.ops.mod import Mod
 from colonnade.ops.not_equal import NotEqual
 from colonnade.ops.op import ColumnOp, ElementFacts
+from colonnade.ops.or_else import OrElse
+from colonnade.ops.sip_bytes import SipBytes
+from colonnade.ops.sip_decimal import SipDecimal
 from colonnade.ops.split import Split
 from colonnade.ops.vocabulary import Vocabulary
 from colonnade.ops.wrap_negative import WrapNegative
@@ -37,6 +40,7 @@ def bounds(*values: float) -> Const:
     return Const(np.array(values, dtype=np.float32))
 
 
+KEY = (0x0706050403020100, 0x0F0E0D0C0B0A0908)
 CASES: list[tuple[ColumnOp, Any, list[Any]]] = [
     (AtLeast(0), np.array([-1, 0, 2**62]), [False, True, True]),
     (AtMost(9), np.array([-(2**63), 9, 10]), [True, True, False]),
@@ -60,6 +64,7 @@ CASES: list[tuple[ColumnOp, Any, list[Any]]] = [
     (WrapNegative(10), np.array([-11, -10, -1, 0, 9, -(2**63)]), [-1, 0, 9, 0, 9, 10 - 2**63]),
     (WrapNegative(2**31 - 1), np.array([-(2**31), -1, 2**31 - 1], np.int32), [-1, 2**31 - 2, 2**31 - 1]),
     (Vocabulary(Const(np.array([4])), Const(np.array([0])), 1, 3, "floor_mod"), np.array([4, 3, -1, -3]), [0, 1, 3, 1]),
+    (SipBytes(*KEY), texts(bytes(range(15))), [0xA129CA6149BE45E5 - 2**64]),
     (HashBytes(), texts(b"", b"a"), [0x9AE16A3B2F90404F - 2**64, 12917804110809363939 - 2**64]),
 ]
 
@@ -74,6 +79,22 @@ def test_hash_decimal_is_the_hash_of_the_text() -> None:
     numbers = [0, -5, 2**63 - 1, -(2**63)]
     got = HashDecimal().reference(torch.tensor(numbers))
     assert got.tolist() == HashBytes().reference(texts(*(str(n).encode() for n in numbers))).tolist()
+
+
+def test_sip_decimal_is_the_hash_of_the_text() -> None:
+    numbers = [0, -5, 2**63 - 1, -(2**63)]
+    got = SipDecimal(*KEY).reference(torch.tensor(numbers))
+    assert got.tolist() == SipBytes(*KEY).reference(texts(*(str(n).encode() for n in numbers))).tolist()
+
+
+def test_or_else_takes_what_is_not_negative() -> None:
+    op, a, b = OrElse(3), torch.tensor([0, -1, 7, -(2**63)]), torch.tensor([9, 9, 9, -4])
+    assert op.reference(a, b).tolist() == [0, 12, 7, -1]
+    known = op.infer(ElementFacts("int64", -1, 7), ElementFacts("int64", -4, 9))
+    assert (known.lo, known.hi) == (-1, 12)
+    for operands in (("int64", "int32"), ("int64", "int64")):
+        with pytest.raises(ShapeError):
+            op.infer(*map(ElementFacts, operands))
 
 
 def test_split_keeps_empty_tokens() -> None:
@@ -98,6 +119,10 @@ REFUSED: list[tuple[ColumnOp, str]] = [
     (Mod(0), "int64"),
     (Mod(2**63), "int64"),
     (HashBytes(), "int64"),
+    (SipBytes(*KEY), "int64"),
+    (SipBytes(2**63, 0), "string"),
+    (SipDecimal(*KEY), "float32"),
+    (SipDecimal(0, -(2**63) - 1), "int64"),
     (WrapNegative(1), "float32"),
     (WrapNegative(-1), "int64"),
     (WrapNegative(2**31), "int32"),

@@ -13,11 +13,11 @@ from colonnade.ops.hash_decimal import HashDecimal
 
 LONGEST = 20
 """Characters of -2^63."""
-_text = scratch(64)
+text = scratch(64)
 
 
 @kernel
-def _print(value: int, end: int) -> int:
+def print_decimal(value: int, end: int) -> int:
     """Write the decimal text so that it ends at `end`; gives its length."""
     rest = np.uint64(value)
     if value < 0:
@@ -39,8 +39,8 @@ def _print(value: int, end: int) -> int:
 @kernel
 def fingerprint64_decimal(value: int) -> np.uint64:
     """The fingerprint of the decimal text."""
-    end = _text() + LONGEST
-    length = _print(value, end)
+    end = text() + LONGEST
+    length = print_decimal(value, end)
     return fingerprint64(end - length, length)
 
 

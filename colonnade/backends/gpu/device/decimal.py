@@ -43,8 +43,8 @@ def with_sign(word, index: tl.constexpr, place, negative):
 
 
 @jit
-def fingerprint64_decimal(x, live):
-    """uint64 [N]: the fingerprint of the text of int64 x, arbitrary where not live."""
+def decimal_parts(x):
+    """Digits of int64 x, eight and eight and eight; the length of its text, the place of a sign, whether it has one."""
     negative = x < 0
     magnitude = x.to(tl.uint64, bitcast=True)
     magnitude = tl.where(negative, 0 - magnitude, magnitude)
@@ -57,7 +57,13 @@ def fingerprint64_decimal(x, live):
     leading = tl.where(high > 0, high, tl.where(middle > 0, middle, low))
     digits = above + digits_upto8(leading)
     sign = 23 - digits
-    length = digits + negative.to(tl.int32)
+    return high, middle, low, digits + negative.to(tl.int32), sign, negative
+
+
+@jit
+def fingerprint64_decimal(x, live):
+    """uint64 [N]: the fingerprint of the text of int64 x, arbitrary where not live."""
+    high, middle, low, length, sign, negative = decimal_parts(x)
     second = with_sign(eight_digits(middle), 1, sign, negative)
     third = with_sign(eight_digits(low), 2, sign, negative)
     begin = (((24 - length) & 7) * 8).to(tl.uint64)
