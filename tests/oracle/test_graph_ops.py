@@ -27,6 +27,7 @@ OURS = {
     "choices",
     "shape_construct",
     "hash_decimal_bucket",
+    "keyed_decimal_bucket",
     "guard",
     "vocabulary",
 }
@@ -52,6 +53,11 @@ def binary(name: str) -> Call:
 
 def reduction(name: str) -> Call:
     return lambda r, op, a: getattr(r, name)(input=a[0], axis=a[1], keep_dims=op.keep_dims)
+
+
+def joined(r: Any, op: Any, a: list[Any]) -> Any:
+    parts = [a.pop(0) if part is None else part for part in op.parts]
+    return r.StringJoin(inputs=parts, separator=op.separator)
 
 
 def segment(r: Any, op: Any, a: list[Any]) -> Any:
@@ -223,6 +229,17 @@ CALLS: dict[str, Call] = {
     "squeeze": lambda r, op, a: r.Squeeze(input=a[0], axis=list(op.dims)),
     "strided_slice": strided_slice,
     "string_split": lambda r, op, a: r.StringSplitV2(input=a[0], sep=op.separator),
+    "string_lower": lambda r, op, a: r.StringLower(input=a[0]),
+    "string_upper": lambda r, op, a: r.StringUpper(input=a[0]),
+    "string_strip": lambda r, op, a: r.StringStrip(input=a[0]),
+    "string_join": lambda r, op, a: joined(r, op, list(a)),
+    "regex_replace": lambda r, op, a: r.StaticRegexReplace(
+        input=a[0], pattern=op.pattern, rewrite=op.rewrite, replace_global=op.everywhere
+    ),
+    "substr": lambda r, op, a: r.Substr(input=a[0], pos=op.start, len=op.length),
+    "string_to_keyed_bucket": lambda r, op, a: r.StringToHashBucketStrong(
+        input=a[0], num_buckets=op.num_buckets, key=[op.key0, op.key1]
+    ),
     "string_to_hash_bucket": lambda r, op, a: r.StringToHashBucketFast(input=a[0], num_buckets=op.num_buckets),
     "string_to_number": lambda r, op, a: r.StringToNumber(string_tensor=a[0], out_type=op.out_type),
     "sub": binary("Sub"),

@@ -11,6 +11,7 @@ from colonnade.frontends.tensorflow.dense_rules import DENSE_RULES
 from colonnade.frontends.tensorflow.examples import parse_example, parse_example_v2
 from colonnade.frontends.tensorflow.lookup_tables import LookupTable
 from colonnade.frontends.tensorflow.protos import Node as Source
+from colonnade.frontends.tensorflow.string_rules import regex_replace, string_join, string_lower, string_upper, substr
 from colonnade.ir.graph import Node, op_of
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.gather import Gather
@@ -122,7 +123,13 @@ RULES: dict[str, Rule] = {
     "ResourceGather": resource_gather,
     "Snapshot": alias,
     "StopGradient": alias,
+    "RegexReplace": regex_replace,
     "SparseCross": sparse_cross,
+    "StaticRegexReplace": regex_replace,
+    "StringJoin": string_join,
+    "StringLower": string_lower,
+    "StringUpper": string_upper,
+    "Substr": substr,
     "StringSplitV2": string_split,
     "VarHandleOp": variable,
     "VariableV2": variable,

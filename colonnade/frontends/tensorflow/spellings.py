@@ -112,7 +112,9 @@ from colonnade.ops.graph.square import Square
 from colonnade.ops.graph.squared_difference import SquaredDifference
 from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.strided_slice import StridedSlice
+from colonnade.ops.graph.string_strip import StringStrip
 from colonnade.ops.graph.string_to_hash_bucket import StringToHashBucket
+from colonnade.ops.graph.string_to_keyed_bucket import StringToKeyedBucket
 from colonnade.ops.graph.sub import Sub
 from colonnade.ops.graph.sum import Sum
 from colonnade.ops.graph.tan import Tan
@@ -166,6 +168,11 @@ def _squeeze(a: Attrs) -> GraphOp:
 
 def _hash_bucket(a: Attrs) -> GraphOp:
     return StringToHashBucket(a["num_buckets"])
+
+
+def _keyed_bucket(a: Attrs) -> GraphOp:
+    key0, key1 = a["key"]
+    return StringToKeyedBucket(a["num_buckets"], key0, key1)
 
 
 def _as_string(a: Attrs) -> GraphOp:
@@ -344,7 +351,9 @@ SPELLINGS: dict[str, Spelling] = {
     "SquaredDifference": lambda a: SquaredDifference(),
     "Squeeze": _squeeze,
     "StridedSlice": _strided_slice,
+    "StringStrip": lambda a: StringStrip(),
     "StringToHashBucketFast": _hash_bucket,
+    "StringToHashBucketStrong": _keyed_bucket,
     "Sub": lambda a: Sub(),
     "Sum": _reduce(Sum),
     "Tan": lambda a: Tan(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from colonnade.core import facts
+from colonnade.core.dims import Dim
 from colonnade.core.facts import Facts
 from colonnade.errors import GraphError, ShapeError
 from colonnade.ops.graph._facts import one, want_dtype, want_rank
@@ -19,7 +20,8 @@ class DenseBincount(GraphOp):
     """`out[b, k] = sum of weights[b, t] where x[b, t] == k`, k < size, for `(x, size, weights)`; a vector has no rows.
 
     Weights without elements are all 1.   binary: 1 where k occurs, whatever the weights.
-    Facts: numbers from `size` on count nowhere. Errors: GraphError on a negative number.
+    Facts: numbers from `size` on count nowhere; a matrix of weights has the shape of x.
+    Errors: GraphError on a negative number.
     """
 
     binary: bool = False
@@ -35,7 +37,10 @@ class DenseBincount(GraphOp):
         if len(x.shape) not in (1, 2):
             raise ShapeError("dense_bincount takes a vector or a matrix", got=str(x.shape))
         width = size.values[0] if size.values else size.lo if size.lo is not None and size.lo == size.hi else fresh(0)
-        return one(facts.facts(weights.dtype, (*x.shape[:-1], width)))
+        equal: tuple[tuple[Dim, Dim], ...] = ()
+        if len(x.shape) == 2 and weights.shape is not None and len(weights.shape) == 2 and weights.shape[1] != 0:
+            equal = tuple(zip(x.shape, weights.shape, strict=True))
+        return one(facts.facts(weights.dtype, (*x.shape[:-1], width)), equal)
 
     def reference(self, *args: Value) -> Value:
         """By numpy, one row at a time."""

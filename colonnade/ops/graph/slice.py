@@ -30,6 +30,10 @@ class Slice(GraphOp):
             return one(facts.facts(x.dtype, None, lo=x.lo, hi=x.hi))
         return one(cut_facts(x, _steps(x.shape, begin, size)))
 
+    def steps(self, x: Facts, begin: Facts, size: Facts) -> list[Step] | None:
+        """One step a dim; None where the rank is not known."""
+        return None if x.shape is None else _steps(x.shape, begin, size)
+
     def reference(self, *args: Value) -> Value:
         """By numpy's basic indexing."""
         x, begin, size = args

@@ -37,11 +37,16 @@ class StridedSlice(GraphOp):
         x, begin, end, strides = args
         for f in (begin, end, strides):
             want_rank("strided_slice", f, 1, "begin, end, strides")
+        steps = self.steps(x, begin, end, strides)
+        return one(facts.facts(x.dtype, None, lo=x.lo, hi=x.hi) if steps is None else cut_facts(x, steps))
+
+    def steps(self, x: Facts, begin: Facts, end: Facts, strides: Facts) -> list[Step] | None:
+        """One step a dim, with new dims between; None where the rank or the number of entries is not known."""
         count = next((f.shape[0] for f in (begin, end, strides) if f.shape is not None), None)
         if x.shape is None or not isinstance(count, int):
-            return one(facts.facts(x.dtype, None, lo=x.lo, hi=x.hi))
+            return None
         entries = [f.values or (None,) * count for f in (begin, end, strides)]
-        return one(cut_facts(x, self._steps(x.shape, entries, ShapeError)))
+        return self._steps(x.shape, entries, ShapeError)
 
     def reference(self, *args: Value) -> Value:
         """By numpy's basic indexing."""

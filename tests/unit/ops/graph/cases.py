@@ -738,6 +738,49 @@ def hash_bucket(w: World) -> Case:
     return op_of("string_to_hash_bucket", r.choice([1, 7, 10000, 2**63 - 1])), [w.fed(numbers(r, shape(r), "string"))]
 
 
+@maker("string_lower", "string_upper", "string_strip")
+def strings_of_strings(w: World, name: str) -> Case:
+    r = w.random
+    return op_of(name), [w.fed(numbers(r, shape(r), "string"))]
+
+
+@maker("string_join")
+def string_join(w: World) -> Case:
+    r = w.random
+    size = shape(r)
+    count = r.randint(1, 3)
+    parts = tuple(r.sample([None] * count + [b"_", b""], count + 2))
+    x = [w.fed(numbers(r, size, "string")) for _ in range(count)]
+    return op_of("string_join", parts, r.choice([b"", b"_X_"])), x
+
+
+@maker("regex_replace")
+def regex_replace(w: World) -> Case:
+    r = w.random
+    pattern, rewrite = r.choice([b"[a-c,;]", b"a+", rb"[\[\]!]+", b"aa"]), r.choice([b"", b" ", b"xy"])
+    return op_of("regex_replace", pattern, rewrite, r.random() < 0.5), [w.fed(numbers(r, shape(r), "string"))]
+
+
+@maker("substr")
+def substr(w: World) -> Case:
+    r = w.random
+    return op_of("substr", r.choice([0, 1, 3, -1, -2]), r.choice([0, 1, 4])), [w.fed(numbers(r, shape(r), "string"))]
+
+
+@maker("string_to_keyed_bucket")
+def keyed_bucket(w: World) -> Case:
+    r = w.random
+    x = w.fed(numbers(r, shape(r), "string"))
+    return op_of("string_to_keyed_bucket", r.choice([1, 7, 2**63 - 1]), r.choice([0, -5, 2**62]), 3), [x]
+
+
+@maker("keyed_decimal_bucket")
+def keyed_decimal_bucket(w: World) -> Case:
+    r = w.random
+    x = w.fed(numbers(r, shape(r), r.choice(["int32", "int64"])))
+    return op_of("keyed_decimal_bucket", r.choice([1, 7, 2**63 - 1]), r.choice([0, -5, 2**62]), 3), [x]
+
+
 @maker("hash_decimal_bucket")
 def hash_decimal_bucket(w: World) -> Case:
     r = w.random
