@@ -17,7 +17,7 @@ import pyarrow as pa
 from colonnade.backends import example_loops as loops
 from colonnade.backends import memory
 from colonnade.backends.code_cache import CodeCache, Results
-from colonnade.backends.feed_values import Unfit, as_array, is_text
+from colonnade.backends.feed_values import Unfit, as_array, is_text, sound
 from colonnade.core import examples
 from colonnade.core.examples import DTYPES, Feature, Trouble, refuse
 from colonnade.core.strings import Strings
@@ -113,6 +113,8 @@ def _check_lengths(known: Array | None, ends: Array, feature: Feature, decode: D
 
 def _texts(value: object) -> Strings:
     """The strings of a vector. Errors: Unfit."""
+    if isinstance(value, pa.Array | pa.ChunkedArray):
+        sound(value)
     if isinstance(value, pa.ChunkedArray):
         value = value.combine_chunks()
     if isinstance(value, pa.Array) and is_text(value.type) and not value.null_count:

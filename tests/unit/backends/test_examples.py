@@ -153,6 +153,21 @@ def test_requests_in_every_form() -> None:
             reader.read(bad)
 
 
+@pytest.mark.parametrize("offsets", [[0, 10**9, 10], [0, 10, 10**9], [-1, 5, 10], [0, 7, 3]], ids=str)
+@pytest.mark.parametrize("kind", [pa.binary(), pa.large_binary(), pa.string(), pa.large_string()], ids=str)
+@pytest.mark.parametrize("form", ["dict", "chunks", "two chunks", "batch", "table"])
+def test_examples_that_lie_outside_of_their_bytes(offsets: list[int], kind: pa.DataType, form: str) -> None:
+    numbers = np.zeros(3, np.int64 if "large" in str(kind) else np.int32)
+    rows = pa.Array.from_buffers(kind, 2, [None, pa.py_buffer(numbers), pa.py_buffer(b"x" * 10)])
+    feed: Any = {"rows": pa.chunked_array([rows] * (1 + (form == "two chunks"))) if "chunk" in form else rows}
+    if form in ("batch", "table"):
+        feed = pa.record_batch(feed)
+        feed = pa.Table.from_batches([feed]) if form == "table" else feed
+    numbers[:] = offsets  # pyarrow looks at what is made of it at once
+    with pytest.raises(FeedError, match="rows: is no valid Arrow array"):
+        FeedReader(program((Feature("n", "int64", "ragged", splits="int64"),)), ()).read(feed)
+
+
 def test_programs_print_and_parse_back() -> None:
     for seed in range(50):
         r = random.Random(f"text {seed}")
