@@ -18,7 +18,7 @@ from colonnade.backends.cpu.scratch import ROW_TILE
 from colonnade.backends.host_runner import HostRunner
 from colonnade.core.batch import Layout, Packed
 from colonnade.core.strings import Strings
-from colonnade.errors import IdRangeError, OptionError, ShapeError, listed
+from colonnade.errors import FeedError, IdRangeError, OptionError, ShapeError, listed
 from colonnade.ir.column import ID_POLICIES, fields_read
 from colonnade.ir.program import Program, Weights
 
@@ -100,7 +100,8 @@ class CpuColumns:
         """Write every slot of every buffer; gives the number of ids that the policy `zero` replaced.
 
         Shapes: out[buffer] is `[B, width]`, rows may be strided (last dim contiguous).
-        Errors: IdRangeError naming column, row, value and bound, under the policy `error`; ShapeError.
+        Errors: IdRangeError naming column, row, value and bound, under the policy `error`; FeedError where the
+        batch lies in memory that was changed meanwhile; ShapeError.
         """
         if packed.rows == 0 or self._blocks == 0:
             return 0
@@ -212,6 +213,13 @@ class CpuColumns:
             for column, (seen, row, value, _), bound in zip(columns, records, self._lowered.bounds, strict=True)
             if seen
         ]
+        if not bad:
+            raise FeedError(
+                "the request was changed while it was answered",
+                got="ids outside their tables, and none when they were read again",
+                want="arrays that nobody writes to before the call has returned",
+                help="give each caller arrays of its own",
+            )
         raise IdRangeError(
             "ids outside their tables",
             where=listed([f"column {c.name!r}" + (f" <- {c.source}" if c.source else "") for c, *_ in bad]),

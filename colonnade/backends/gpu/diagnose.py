@@ -39,7 +39,8 @@ def outside(columns: Sequence[Column], program: Program, layout: Layout, packed:
             "the device counted ids outside their tables, and the host finds none in the same request",
             where=listed([f"column {name!r}" for name in read]),
             got=f"{packed.rows} rows",
-            help="the request was not answered; keep it and report this. The target 'cpu' can answer it",
+            help="the request was not answered. Where its arrays were changed during the call, that is why; otherwise "
+            "keep it and report this. The target 'cpu' can answer it",
         )
     return IdRangeError(
         "ids outside their tables",

@@ -20,7 +20,7 @@ from colonnade.core import dims
 from colonnade.core.batch import Packed
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.core.strings import Strings
-from colonnade.errors import GraphError, IdRangeError, ShapeError
+from colonnade.errors import FeedError, GraphError, IdRangeError, ShapeError
 from colonnade.ir.column import Column, Slot
 from colonnade.ir.program import Buffer, Input, Program, Weights
 from colonnade.ir.table import Table
@@ -111,6 +111,23 @@ def test_an_id_outside_its_table_names_the_row(first: int) -> None:
     with pytest.raises(IdRangeError, match="ids outside their tables") as caught:
         compiled(program()).run(packed(values, splits), {"o": np.zeros((6, 2), np.float32)})
     assert "id 99 in batch row 4" in caught.value.got
+
+
+def test_an_id_that_is_right_when_it_is_read_again() -> None:
+    values = np.array([1, 99, 2])
+    columns = compiled(program())
+    run = columns._run
+
+    def changed_by_another(*operands: int) -> int:
+        found = run(*operands)
+        values[1] = 9
+        return found
+
+    columns._run = changed_by_another
+    with pytest.raises(FeedError, match="the request was changed while it was answered"):
+        columns.run(packed(values, [0, 3]), {"o": np.zeros((1, 2), np.float32)})
+    columns.run(packed(values, [0, 3]), out := {"o": np.zeros((1, 2), np.float32)})
+    assert out["o"].tolist() == TABLE[[1, 9, 2]].sum(0)[None].tolist()
 
 
 def test_strings_that_begin_after_the_first_byte() -> None:
