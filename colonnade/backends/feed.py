@@ -24,7 +24,7 @@ from colonnade.backends.feed_elements import ElementInputs
 from colonnade.backends.feed_pack import Packer
 from colonnade.backends.feed_ragged import RaggedInputs
 from colonnade.backends.feed_rows import RowReader
-from colonnade.backends.feed_values import Unfit, Unusual, as_array, numpy_dtype, sound
+from colonnade.backends.feed_values import Unfit, Unusual, as_declared, numpy_dtype, sound
 from colonnade.backends.sizes import ShapeBinder
 from colonnade.core import arrow_columns, dims
 from colonnade.core.arrow_columns import exported
@@ -295,7 +295,7 @@ class FeedReader:
         return Request(request.packed, request.tensors, request.sizes, is_torch)
 
     def _value(self, item: Input, value: object) -> Array:
-        array = as_array(value, item.dtype)
+        array = as_declared(value, item.dtype, item.shape)
         missing = item.shape[array.ndim :]
         if isinstance(value, pa.Array | pa.ChunkedArray) and missing and all(d == 1 for d in missing):
             return array.reshape(*array.shape, *[1] * len(missing))  # Arrow has no matrices of one column
@@ -362,7 +362,7 @@ class _Matrices:
                 problems.append(f"{dtype}: missing")
                 continue
             try:
-                array = as_array(by_dtype[dtype], dtype)
+                array = as_declared(by_dtype[dtype], dtype, ("B", width))
             except Unfit as error:
                 problems.append(f"{dtype}: {error}")
                 continue

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.backends.feed_values import Unfit, as_array
+from colonnade.backends.feed_values import Unfit, as_array, as_declared
 from colonnade.core.rows import Rows, rows_of_indices, rows_of_splits
 from colonnade.errors import FeedError, listed
 from colonnade.ir.program import Input, Program, RowKeys
@@ -99,11 +99,9 @@ def _array(name: str, feed: Mapping[str, Any], dtype: str, shape: Sequence[Any])
     if name not in feed:
         raise Unfit(f"{name}: missing")
     try:
-        array = as_array(feed[name], dtype)
+        array = as_declared(feed[name], dtype, shape)
     except Unfit as error:
         raise Unfit(f"{name}: {error}") from error
-    if array.size == 0 and len(shape) == 2 and array.ndim == 1:
-        array = array.reshape(0, 2)  # a list of no rows
     if array.ndim != len(shape) or any(isinstance(d, int) and d != n for d, n in zip(shape, array.shape, strict=True)):
         raise Unfit(f"{name}: has the shape {list(array.shape)}, want [{', '.join(map(str, shape))}]")
     return array

@@ -55,6 +55,18 @@ def as_array(value: object, dtype: str) -> Array:
     return array.astype(dtype, copy=False)
 
 
+def as_declared(value: object, dtype: str, shape: Sequence[Any]) -> Array:
+    """`as_array` for a declared shape: an empty list shows no dims behind its own, and has those that are declared.
+
+    Errors: Unfit.
+    """
+    array = as_array(value, dtype)
+    behind = shape[array.ndim :]
+    if isinstance(value, list | tuple) and array.size == 0 and all(isinstance(d, int) for d in behind):
+        return array.reshape(*array.shape, *behind)
+    return array
+
+
 def _from_torch(tensor: torch.Tensor) -> Array:
     if tensor.device.type != "cpu":
         raise Unfit(f"lies on {tensor.device}, want cpu")

@@ -116,10 +116,19 @@ def test_tensors(rows: int) -> None:
 @ROWS
 def test_lists(rows: int) -> None:
     feed = a_feed(rows)
-    if rows:
-        check(reader().read({n: v.tolist() for n, v in feed.items()}), feed)
-    else:
-        assert reader().read({n: v if v.ndim > 1 else [] for n, v in feed.items()}).packed[0].rows == 0
+    check(reader().read({n: v.tolist() for n, v in feed.items()}), feed)
+
+
+def test_empty_lists_have_the_dims_that_are_declared() -> None:
+    feed = a_feed(0)
+    check(reader().read({n: () for n in feed}), feed)
+    check(reader().read(PackedFeed({t: [] for t in DTYPES})), feed)
+    deep = Program((Input("x", "float32", (B, 2, 3)), Input("y", "string", (2, B, 3))), (), (), (), (), ())
+    request = reader(deep).read({"x": [], "y": [[], []]})
+    assert request.tensors["x"].shape == (0, 2, 3) and request.tensors["y"].shape == (2, 0, 3)
+    with pytest.raises(FeedError, match=r"x: has the shape \[0\], want \[B, T, 3\]"):
+        unknown = Input("x", "float32", (B, dims.symbol("T"), 3))
+        reader(Program((unknown,), (), (), (), (), ())).read({"x": []})
 
 
 def record_batch(feed: dict[str, np.ndarray[Any, Any]]) -> pa.RecordBatch:
@@ -215,6 +224,8 @@ def test_every_bad_key_is_listed_at_once() -> None:
         ("f", torch.zeros(1, 1, device="meta"), "lies on meta, want cpu"),
         ("f", 1.0, "has the shape [], want [B, 1]"),
         ("w", [1.0, 2.0, 3.0], "has the shape [3], want [B, 3]"),
+        ("w", [[]], "has the shape [1, 0], want [B, 3]"),
+        ("w", np.zeros(0, np.float32), "has the shape [0], want [B, 3]"),
     ],
 )
 def test_one_bad_value(name: str, value: object, said: str) -> None:
