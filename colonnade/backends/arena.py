@@ -20,6 +20,11 @@ from colonnade.ir.program import Buffer
 
 Array = npt.NDArray[Any]
 ALIGNMENT = 64
+TOO_LARGE = 4
+"""How many times larger than a request a block may be that is lent to it, if it is not `SMALL`."""
+SMALL = 1 << 16
+"""Units: bytes."""
+FORGOTTEN = 1024
 
 
 class Room(Protocol):
@@ -58,16 +63,53 @@ class _Lease:
         }
 
 
+class _Idle:
+    """Blocks that nobody refers to.
+
+    Facts: at most `limit` are kept, and none that stayed idle while `FORGOTTEN` others came back. Every step is one
+    operation of a dict, so that any thread, and the collector within it, may take and put at any time.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._blocks: dict[int, tuple[int, Array]] = {}  # by identity: when it came back, and the block; oldest first
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._blocks)
+
+    def take(self, size: int) -> Array | None:
+        """The block of at least `size` bytes that came back last; none that a small answer would keep from others."""
+        most = max(size * TOO_LARGE, SMALL)
+        for key, (_, block) in reversed(self._blocks.copy().items()):
+            if size <= len(block) <= most and self._blocks.pop(key, None) is not None:
+                return block
+        return None
+
+    def put(self, block: Array) -> None:
+        """Keep a block; the oldest goes where there are too many, or where nobody needs it any more."""
+        self._count += 1
+        self._blocks[id(block)] = self._count, block
+        kept = self._blocks.copy()
+        oldest = next(iter(kept))
+        if len(kept) > self._limit or self._count - kept[oldest][0] > FORGOTTEN:
+            self._blocks.pop(oldest, None)
+
+    def drop_largest(self) -> None:
+        """Keep one block less."""
+        sizes = [(len(block), key) for key, (_, block) in self._blocks.copy().items()]
+        self._blocks.pop(max(sizes, default=(0, 0))[1], None)
+
+
 class ArenaPool:
     """Hands out arenas to concurrent callers; their memory comes back by itself.
 
-    Facts: at most `limit` idle blocks a buffer are kept; appending to a list and taking from it are atomic.
+    Facts: at most `limit` idle blocks a buffer are kept.
     """
 
     def __init__(self, buffers: Sequence[Buffer], limit: int = 8) -> None:
         self._buffers = tuple((b.name, b.width, np.dtype(b.dtype)) for b in buffers)
-        self._idle: dict[str, list[Array]] = {b.name: [] for b in buffers}
-        self._limit = limit
+        self._idle = {b.name: _Idle(limit) for b in buffers}
 
     def take(self, rows: Sequence[int]) -> Arena:
         """An arena with `rows[i]` rows in the i-th buffer; its content is arbitrary."""
@@ -77,13 +119,14 @@ class ArenaPool:
         }
         return Arena({name: torch.from_numpy(array) for name, array in arrays.items()}, arrays)
 
-    def _array(self, idle: list[Array], shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
+    @staticmethod
+    def _array(idle: _Idle, shape: tuple[int, int], dtype: np.dtype[Any]) -> Array:
         size = shape[0] * shape[1] * dtype.itemsize + ALIGNMENT
-        block = idle.pop() if idle else None
-        if block is None or len(block) < size:
+        block = idle.take(size)
+        if block is None:
             block = np.empty(size, np.uint8)
         lease = _Lease(block, shape, dtype)
-        weakref.finalize(lease, _give_back, idle, block, self._limit).atexit = False
+        weakref.finalize(lease, idle.put, block).atexit = False
         return np.asarray(lease)
 
 
@@ -95,8 +138,7 @@ class Loans:
 
     def __init__(self, allocate: Callable[[int], Array], limit: int) -> None:
         self._allocate = allocate
-        self._limit = limit
-        self._idle: list[Array] = []
+        self._idle = _Idle(limit)
         self._permits = [None] * limit
 
     def take(self, num_bytes: int) -> Array | None:
@@ -107,8 +149,10 @@ class Loans:
             return None
         lease = None
         try:
-            block = self._idle.pop() if self._idle else None
-            if block is None or len(block) < num_bytes + ALIGNMENT:
+            block = self._idle.take(num_bytes + ALIGNMENT)
+            if block is None:
+                if len(self._idle) > len(self._permits):
+                    self._idle.drop_largest()
                 block = self._allocate(1 << (num_bytes + ALIGNMENT - 1).bit_length())
             lease = _Lease(block, (num_bytes,), np.dtype(np.uint8))
         finally:
@@ -118,13 +162,8 @@ class Loans:
         return np.asarray(lease)
 
     def _return(self, block: Array) -> None:
-        self._idle.append(block)
+        self._idle.put(block)
         self._permits.append(None)
-
-
-def _give_back(idle: list[Array], block: Array, limit: int) -> None:
-    if len(idle) < limit:
-        idle.append(block)
 
 
 def _aligned(block: Array) -> int:

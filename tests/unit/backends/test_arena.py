@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
 
-from colonnade.backends.arena import ArenaPool, Loans
+from colonnade.backends.arena import FORGOTTEN, ArenaPool, Loans
 from colonnade.core import dims
 from colonnade.ir.program import Buffer
 
@@ -43,6 +45,45 @@ def test_a_larger_request_gets_a_larger_block_and_an_empty_one_works() -> None:
         arena = pool.take([rows, rows])
         arena.arrays["a"][...] = rows
         assert arena.arrays["a"].shape == (rows, 5)
+
+
+def test_a_small_answer_keeps_no_large_block() -> None:
+    pool = ArenaPool((Buffer("a", dims.symbol("B"), 500),))
+    large = pool.take([2048]).arrays["a"].ctypes.data
+    kept = pool.take([1]).arrays["a"]
+    assert kept.base is not None and len(kept.base.block) < 8192  # the lease
+    assert pool.take([600]).arrays["a"].ctypes.data == large  # less than four times too large
+    assert pool.take([2048]).arrays["a"].ctypes.data == large
+
+
+def test_blocks_that_nobody_needs_are_forgotten() -> None:
+    pool = ArenaPool((Buffer("a", dims.symbol("B"), 500),))
+    held = [pool.take([2048]) for _ in range(20)]
+    del held
+    assert len(pool._idle["a"]) == 8
+    for _ in range(FORGOTTEN + 8):
+        pool.take([1])
+    assert len(pool._idle["a"]) == 1
+
+
+def test_sizes_in_turn_need_no_new_memory() -> None:
+    pool = ArenaPool((Buffer("a", dims.symbol("B"), 500),))
+    seen = {rows: {pool.take([rows]).arrays["a"].ctypes.data for _ in range(3)} for rows in (1, 100, 2048)}
+    for rows in 20 * (2048, 1, 100):
+        assert {pool.take([rows]).arrays["a"].ctypes.data} == seen[rows]
+
+
+def test_the_collector_may_give_memory_back_at_any_time() -> None:
+    pool = ArenaPool(BUFFERS)
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        for rows in range(300):
+            ring: list[Any] = [pool.take([rows, rows])]
+            ring.append(ring)  # only the collector ends it
+    finally:
+        gc.set_threshold(*threshold)
+    assert all(len(blocks) <= 8 for blocks in pool._idle.values())
 
 
 def test_concurrent_callers_never_share() -> None:
@@ -83,6 +124,24 @@ def test_blocks_on_loan_come_back_with_the_last_view_and_are_limited() -> None:
     assert again is not None and len(made) == 2
     del again, second
     assert loans.take(5000) is not None and len(made) == 3
+
+
+def test_loans_of_other_sizes_stay_within_the_limit() -> None:
+    sizes: list[int] = []
+
+    def allocate(size: int) -> np.ndarray:
+        sizes.append(size)
+        return np.empty(size, np.uint8)
+
+    loans = Loans(allocate, 2)
+    held = [loans.take(1 << 20), loans.take(1 << 20)]
+    del held
+    small = loans.take(1 << 17)
+    assert small is not None and len(sizes) == 3  # and one of the large ones is gone
+    large = loans.take(1 << 20)
+    assert large is not None and len(sizes) == 3 and loans.take(1) is None
+    del large, small
+    assert loans.take(1 << 17) is not None and loans.take(1 << 20) is not None and len(sizes) == 3
 
 
 def test_memory_that_is_refused_costs_no_loan() -> None:
