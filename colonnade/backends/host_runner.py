@@ -74,8 +74,16 @@ def owned(values: Mapping[str, Any], request: Request, kept: frozenset[int]) -> 
             value = value.clone()
         else:
             taken.add(storage)
-        outputs[name] = value if request.is_torch else as_numpy(value)
+        outputs[name] = ordinary(value) if request.is_torch else as_numpy(value)
     return outputs
+
+
+def ordinary(value: torch.Tensor) -> torch.Tensor:
+    """The same memory as a tensor that its owner may write to and differentiate through: not one of inference mode."""
+    if not value.is_inference():
+        return value
+    made = torch.empty(0, dtype=value.dtype)
+    return made.set_(value.untyped_storage(), value.storage_offset(), value.shape, value.stride())
 
 
 def as_numpy(value: torch.Tensor) -> np.ndarray[Any, Any]:

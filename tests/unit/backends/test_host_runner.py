@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 import torch
 
 from colonnade.backends.backend import layouts
@@ -60,3 +61,22 @@ def test_bfloat16_comes_as_float32_where_numpy_is_wanted() -> None:
     np.testing.assert_array_equal(array, value.float().numpy())
     tensor = owned({"y": value}, Request((), {}, {}, is_torch=True), frozenset())["y"]
     assert tensor.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64, torch.bool])
+def test_tensors_of_inference_mode_become_ordinary_ones(dtype: torch.dtype) -> None:
+    with torch.inference_mode():
+        whole = torch.arange(12).to(dtype).view(3, 4)
+        views = {
+            "whole": whole,
+            "turned": whole.clone().t()[1:],
+            "number": whole[0, 0].clone(),
+            "none": whole[:0].clone(),
+        }
+        views["shared"] = whole[1:]
+        wanted = {name: value.clone() for name, value in views.items()}
+    for name, value in owned(views, Request((), {}, {}, is_torch=True), frozenset()).items():
+        assert torch.equal(value, wanted[name]) and value.stride() == views[name].stride()
+        value.add_(value)
+        if dtype.is_floating_point:
+            (value * torch.ones((), dtype=dtype, requires_grad=True)).sum().backward()

@@ -140,6 +140,7 @@ def test_torch_in_torch_out() -> None:
     feed["x"] = torch.from_numpy(feed["x"])
     got = case.answer(feed)
     assert [type(v) for v in got.values()] == [torch.Tensor] * 3 + [np.ndarray, torch.Tensor]
+    assert not any(v.is_inference() for v in got.values() if isinstance(v, torch.Tensor))
 
 
 def test_outputs_belong_to_the_caller() -> None:
