@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy.typing as npt
 import torch
@@ -36,6 +36,7 @@ from colonnade.ir.text import consts_of, parse_program
 from colonnade.ops.op import torch_dtype
 
 Array = npt.NDArray[Any]
+Read = TypeVar("Read")
 
 CHECKS = ("fast", "full")
 
@@ -61,6 +62,10 @@ def load(directory: Path | str, *, check: str = "fast", progress: Progress | Non
     if check not in CHECKS:
         raise ArtifactError("no such check", got=check, want=", ".join(CHECKS))
     directory = Path(directory)
+    return _in_place(directory, lambda: _loaded(directory, check, progress))
+
+
+def _loaded(directory: Path, check: str, progress: Progress | None) -> Loaded:
     manifest = read_manifest(directory)
     _check_files(directory, manifest, check, progress)
     consts = {d: Const(a) for d, a in _tensor_file(directory / CONSTS).arrays().items()}
@@ -77,9 +82,45 @@ def load(directory: Path | str, *, check: str = "fast", progress: Progress | Non
 
 def verify_files(directory: Path | str, *, progress: Progress | None = None) -> Manifest:
     """Check the size and hash of every file. Errors: ArtifactError that lists all that differ."""
-    manifest = read_manifest(directory)
-    _check_files(Path(directory), manifest, "full", progress)
-    return manifest
+    directory = Path(directory)
+
+    def checked() -> Manifest:
+        manifest = read_manifest(directory)
+        _check_files(directory, manifest, "full", progress)
+        return manifest
+
+    return _in_place(directory, checked)
+
+
+def _in_place(directory: Path, read: Callable[[], Read]) -> Read:
+    """What is read of a directory that stays the same meanwhile: once more where another took its place.
+
+    Errors: ArtifactError where that happened again; else its files would be of two artifacts.
+    """
+    for is_last in (False, True):
+        before = _identity_of(directory)
+        try:
+            found = read()
+        except (ArtifactError, OSError):
+            if is_last or _identity_of(directory) == before:
+                raise
+            continue
+        if _identity_of(directory) == before:
+            return found
+    raise ArtifactError(
+        "the artifact was replaced while it was read, and again when it was read once more",
+        where=str(directory),
+        help="load it again; save less often, or to another directory and rename",
+    )
+
+
+def _identity_of(directory: Path) -> tuple[int, int, int] | None:
+    """Of the directory at the path, not of the path; None where there is none."""
+    try:
+        found = directory.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns
 
 
 def _check_files(directory: Path, manifest: Manifest, check: str, progress: Progress | None) -> None:

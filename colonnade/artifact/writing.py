@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from colonnade.artifact.content import Content, Golden, Progress, contents_of, golden_rows, of_bytes
+from colonnade.artifact.exchange import exchanged
 from colonnade.artifact.loading import Loaded, load
 from colonnade.artifact.manifest import MANIFEST, FileFacts, Manifest, manifest_text, what_is
 from colonnade.errors import ArtifactError
@@ -139,18 +140,23 @@ def _check_target(target: Path) -> None:
 
 
 def _replace(temporary: Path, target: Path) -> None:
-    """Rename into place; what stood there is renamed away first, and back if the second rename fails."""
+    """Rename into place; what stood there changes places with it, so that a reader finds one or the other.
+
+    Facts: where the system cannot do that, it is renamed away first, and back if the second rename fails.
+    """
     if not os.path.lexists(target):
         temporary.rename(target)
         _sync(target.parent)
         return
-    aside = _sibling(target, "old")
-    try:
-        target.rename(aside)
-        temporary.rename(target)
-    finally:
-        if not os.path.lexists(target):
-            aside.rename(target)
+    aside = temporary
+    if not exchanged(temporary, target):
+        aside = _sibling(target, "old")
+        try:
+            target.rename(aside)
+            temporary.rename(target)
+        finally:
+            if not os.path.lexists(target):
+                aside.rename(target)
     _sync(target.parent)
     shutil.rmtree(aside, ignore_errors=True)
 

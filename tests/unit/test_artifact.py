@@ -33,7 +33,9 @@ from colonnade.artifact import (
     same_source,
     save,
     verify_files,
+    writing,
 )
+from colonnade.artifact.exchange import exchanged
 from colonnade.artifact.manifest import content_hash
 from colonnade.core import dims
 from colonnade.core.consts import Const
@@ -301,6 +303,7 @@ def test_an_interrupt_of_a_first_save_leaves_nothing(tmp_path: Path) -> None:
 def test_a_failing_rename_leaves_the_old_artifact(fails: int, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rename = Path.rename
     calls = iter(range(10))
+    monkeypatch.setattr(writing, "exchanged", lambda one, other: False)  # a system that has no such call
 
     def failing(self: Path, target: Path) -> Any:
         if next(calls) == fails:
@@ -313,6 +316,58 @@ def test_a_failing_rename_leaves_the_old_artifact(fails: int, saved: Path, monke
     monkeypatch.undo()
     assert_holds(load(saved, check="full").weights, weights())
     assert alone(saved)
+
+
+def test_paths_are_exchanged(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    assert not exchanged(one, other) and list(tmp_path.iterdir()) == [one]
+    (other / "inside").mkdir(parents=True)
+    assert exchanged(one, other)
+    assert (one / "inside").is_dir() and not any(other.iterdir())
+
+
+@pytest.mark.parametrize("has_call", [True, False])
+def test_an_artifact_is_replaced_for_readers(has_call: bool, saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every load while it is replaced gives one of the two, whole; and with the call there is always one."""
+    if not has_call:
+        monkeypatch.setattr(writing, "exchanged", lambda one, other: False)
+    seen: list[bool] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            seen.append((saved / MANIFEST).exists())
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for k in range(1, 9):
+            save(saved, sample(), weights(k % 2))
+            assert_holds(load(saved).weights, weights(k % 2))
+    finally:
+        done.set()
+        reader.join()
+    assert alone(saved)
+    assert not has_call or all(seen)
+
+
+def test_a_load_reads_one_artifact_though_it_is_replaced(saved: Path) -> None:
+    replaced: list[str] = []
+
+    def replace_once(path: str, done: int, total: int) -> None:
+        if not replaced:
+            replaced.append(path)
+            save(saved, sample(), weights(1))
+
+    assert_holds(load(saved, progress=replace_once).weights, weights(1))
+    replaced.clear()
+    verify_files(saved, progress=replace_once)
+
+
+def test_a_load_that_is_overtaken_again_says_so(saved: Path) -> None:
+    with pytest.raises(ArtifactError, match="replaced while it was read"):
+        load(saved, progress=lambda *_: save(saved, sample(), weights()))
 
 
 def test_a_killed_replace_says_where_the_old_artifact_is(saved: Path) -> None:
