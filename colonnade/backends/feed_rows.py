@@ -5,14 +5,14 @@ Legend: B rows, N elements.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.backends.feed_values import Unfit, as_array, as_declared
-from colonnade.core.rows import Rows, rows_of_indices, rows_of_splits
+from colonnade.core.rows import MOST_ROWS, Rows, rows_of_indices, rows_of_splits
 from colonnade.errors import FeedError, listed
 from colonnade.ir.program import Input, Program, RowKeys
 
@@ -25,6 +25,9 @@ class RowReader:
     def __init__(self, program: Program) -> None:
         self._keys = program.row_keys
         self._kept = frozenset(i.name for i in program.undecoded)
+        self._others = {
+            item.name: [i.name for i in program.undecoded if i.shape and i.shape[0] == item.rows] for item in self._keys
+        }
 
     def fields(self, feed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, int]]:
         """The request with offsets in the place of what says them, and the sizes that it tells.
@@ -54,7 +57,8 @@ class RowReader:
         if item.offsets in feed:
             rows = self._given(item, feed)
         else:
-            rows = _said(item, feed)
+            most = max([MOST_ROWS, *(_length(feed.get(name)) for name in self._others[item.name])])
+            rows = _said(item, feed, most)
             found[item.offsets] = rows.offsets
         for key in item.keys:
             if key.name not in self._kept:
@@ -83,14 +87,20 @@ def _wanted(key: Input) -> str:
     return f"{key.name}: {key.dtype}[{', '.join(map(str, key.shape))}]"
 
 
-def _said(item: RowKeys, feed: Mapping[str, Any]) -> Rows:
-    """Errors: Unfit."""
+def _length(value: Any) -> int:
+    """How many rows a value has; 0 where it has none."""
+    num_dims: int = getattr(value, "ndim", 1)
+    return len(value) if isinstance(value, Sized) and num_dims else 0
+
+
+def _said(item: RowKeys, feed: Mapping[str, Any], most: int) -> Rows:
+    """most: rows, where there are fewer elements. Errors: Unfit."""
     arrays = {key.name: _array(key.name, feed, key.dtype, key.shape) for key in item.keys}
     first = arrays[item.name]
     try:
         if item.by == "splits":
             return rows_of_splits(first, item.trimmed)
-        return rows_of_indices(first, None if item.shape is None else arrays[item.shape], item.strict)
+        return rows_of_indices(first, None if item.shape is None else arrays[item.shape], item.strict, most)
     except FeedError as error:
         raise Unfit(f"{item.name}: {error.message}: {error.got}, want {error.want}") from error
 

@@ -40,12 +40,16 @@ class Rows:
         return np.stack([rows, np.arange(self.num_elements) - self.offsets[rows]], axis=1).astype(np.int64)
 
 
-def rows_of_indices(indices: Array, shape: Array | None, strict: bool = False) -> Rows:
+MOST_ROWS = 1 << 20
+"""How many rows a request may say by a number alone: they cost memory, and the number costs it nothing."""
+
+
+def rows_of_indices(indices: Array, shape: Array | None, strict: bool = False, most: int = MOST_ROWS) -> Rows:
     """The rows of an index matrix `[N, 2]`.
 
     shape: the matrix' dense shape; without one the last row is that of the last element.
-    strict: whether places within a row must rise.
-    Errors: FeedError where rows fall, or an index lies outside.
+    strict: whether places within a row must rise.   most: rows, if there are more than elements.
+    Errors: FeedError where rows fall, an index lies outside, or there are too many rows.
     """
     rows, places = indices[:, 0], indices[:, 1]
     if strict:
@@ -72,6 +76,13 @@ def rows_of_indices(indices: Array, shape: Array | None, strict: bool = False) -
             "an index lies outside the dense shape",
             got=f"{indices[at].tolist()} at element {at}",
             want=f"within {[num_rows, width]}",
+        )
+    if num_rows > max(most, len(rows)):
+        raise FeedError(
+            "more rows than anything else in the request has",
+            got=f"{num_rows} rows and {len(rows)} elements",
+            want=f"at most {max(most, len(rows))} rows",
+            help="give the elements' offsets in their place, or smaller batches",
         )
     return Rows(np.searchsorted(rows, np.arange(num_rows + 1)).astype(np.int64), width)
 
