@@ -136,22 +136,44 @@ class Bundle:
         entry = self.entry(key)
         if not entry.slices:
             return self.get(key)[_index(entry.shape, extents)]
-        code = slice_key(key, extents)
-        part = self._entries.get(code)
+        return self._stored(slice_key(key, extents), self._part(key, entry, extents))
+
+    def described(self, key: str, extents: tuple[Extent, ...] | None = None) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        """Dtype and shape of what `get`, or `get_slice`, gives: of a partitioned tensor nothing is read."""
+        entry = self.entry(key)
+        if extents is None and entry.slices:
+            self._parts(key, entry)
+            return _numpy_dtype(key.encode(), entry), entry.shape
+        found = self.get(key) if extents is None else self.get_slice(key, extents)
+        return found.dtype, found.shape
+
+    def _parts(self, key: str, entry: Entry) -> list[tuple[tuple[slice, ...], bytes, Entry]]:
+        """The parts of a partitioned tensor: where each goes, its key, where it lies. They are all of it."""
+        parts = []
+        for extents in entry.slices:
+            index, code = _index(entry.shape, extents), slice_key(key, extents)
+            part = self._part(key, entry, extents)
+            goes = tuple(len(range(*place.indices(size))) for place, size in zip(index, entry.shape, strict=True))
+            if (part.dtype, part.shape) != (entry.dtype, goes):
+                got, want = f"{part.dtype}{list(part.shape)}", f"{entry.dtype}{list(goes)} at {index}"
+                raise damaged("a part of a partitioned tensor has another dtype or shape", key, got, want)
+            _check_size(code, part)
+            parts.append((index, code, part))
+        if sum(math.prod(part.shape) for _, _, part in parts) != math.prod(entry.shape):
+            raise damaged("the parts of a partitioned tensor do not cover it", where=key, want=str(entry.shape))
+        return parts
+
+    def _part(self, key: str, entry: Entry, extents: tuple[Extent, ...]) -> Entry:
+        part = self._entries.get(slice_key(key, extents))
         if part is None:
             have = [str(s) for s in entry.slices]
             raise ImportFailure("no such part of a partitioned tensor", where=key, got=str(extents), want=listed(have))
-        return self._stored(code, part)
+        return part
 
     def _assembled(self, key: str, entry: Entry) -> np.ndarray[Any, Any]:
-        parts = [(_index(entry.shape, extents), self.get_slice(key, extents)) for extents in entry.slices]
-        if sum(part.size for _, part in parts) != math.prod(entry.shape):
-            raise damaged("the parts of a partitioned tensor do not cover it", where=key, want=str(entry.shape))
-        out = np.empty(entry.shape, parts[0][1].dtype)
-        for index, part in parts:
-            if out[index].shape != part.shape:
-                raise damaged("a part of a partitioned tensor has another shape", key, str(part.shape), str(index))
-            out[index] = part
+        out = np.empty(entry.shape, _numpy_dtype(key.encode(), entry))
+        for index, code, part in self._parts(key, entry):
+            out[index] = self._stored(code, part)
         return out
 
     def _stored(self, key: bytes, entry: Entry) -> np.ndarray[Any, Any]:
@@ -163,12 +185,8 @@ class Bundle:
             out = np.empty(elements, object)
             out[:] = items
             return out.reshape(entry.shape)
-        kind = NUMPY.get(entry.dtype)
-        if kind is None:
-            raise ImportFailure("a tensor has a dtype that has no values", where=_shown(key), got=entry.dtype)
-        if entry.size != elements * kind.itemsize:
-            want = f"{entry.dtype} {entry.shape}"
-            raise damaged("a tensor's size does not fit its shape", _shown(key), f"{entry.size} bytes", want)
+        kind = _numpy_dtype(key, entry)
+        _check_size(key, entry)
         return np.frombuffer(data, kind, elements, entry.offset).reshape(entry.shape)
 
     def _map(self, number: int) -> mmap.mmap | bytes:
@@ -198,6 +216,19 @@ class Bundle:
             length, i = wire.varint(data, i, end)
             crc = extend(crc, length.to_bytes(4 if length < 1 << 32 else 8, "little"))
         return masked(extend(crc, memoryview(data)[i:end]))
+
+
+def _numpy_dtype(key: bytes, entry: Entry) -> np.dtype[Any]:
+    kind = np.dtype(object) if entry.dtype == "string" else NUMPY.get(entry.dtype)
+    if kind is None:
+        raise ImportFailure("a tensor has a dtype that has no values", where=_shown(key), got=entry.dtype)
+    return kind
+
+
+def _check_size(key: bytes, entry: Entry) -> None:
+    if entry.dtype != "string" and entry.size != math.prod(entry.shape) * _numpy_dtype(key, entry).itemsize:
+        want = f"{entry.dtype} {entry.shape}"
+        raise damaged("a tensor's size does not fit its shape", _shown(key), f"{entry.size} bytes", want)
 
 
 def _shown(key: bytes) -> str:

@@ -33,6 +33,10 @@ class Stored:
         """The value: a view of the file wherever the tensor is stored in one piece."""
         return bundle.get(self.key) if self.extents is None else bundle.get_slice(self.key, self.extents)
 
+    def described(self, bundle: Bundle) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        """Dtype and shape of the value, which is not read where it would have to be put together."""
+        return bundle.described(self.key, self.extents)
+
 
 def stored_variables(meta: MetaGraph, bundle: Bundle) -> Mapping[str, Stored]:
     """For every variable node of the main graph that has a stored value: where it is.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -68,14 +69,28 @@ SEVERAL_OUTPUTS = {
 
 
 class VariableStore(Mapping[str, npt.NDArray[Any]]):
-    """The variables of a model by node name, as views of the memory-mapped files."""
+    """The variables of a model by node name, as views of the memory-mapped files.
+
+    Facts: one that is stored in parts is put together, once for all that hold it at the same time.
+    """
 
     def __init__(self, bundle: Bundle, stored: Mapping[str, Stored]) -> None:
         self._bundle = bundle
         self._stored = stored
+        self._held: WeakValueDictionary[str, npt.NDArray[Any]] = WeakValueDictionary()
 
     def __getitem__(self, key: str) -> npt.NDArray[Any]:
-        return self._stored[key].read(self._bundle)
+        found = self._held.get(key)
+        if found is None:
+            self._held[key] = found = self._stored[key].read(self._bundle)
+        return found
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._stored
+
+    def described(self, key: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
+        """Dtype and shape of a variable."""
+        return self._stored[key].described(self._bundle)
 
     def __iter__(self) -> Any:
         return iter(self._stored)
@@ -225,6 +240,7 @@ class _Importer:
         self.tables = tables
         self.by_name = {source.name: source for source in flat.nodes}
         self.handles: set[str] = set()
+        self.store = store
         self.graph = Graph(store)
         self.values: dict[str, Node | tuple[Node, ...]] = {}
         self.unsupported: dict[str, str] = {}
@@ -257,11 +273,11 @@ class _Importer:
     def variable(self, source: Source) -> Node:
         """The variable's node. Errors: ImportFailure where the checkpoint has no value for it."""
         try:
-            value = self.graph.store[source.name]
+            dtype, shape = self.store.described(source.name)
         except (KeyError, ImportFailure) as error:
             self.absent.append(f"{source.name}: {error.message}" if isinstance(error, ImportFailure) else source.name)
             raise ImportFailure("the checkpoint holds no value for the variable", where=source.name) from error
-        return self.graph.add(Variable(source.name, value.dtype.name, value.shape), source=source.name)
+        return self.graph.add(Variable(source.name, dtype.name, shape), source=source.name)
 
     def constant(self, value: int, dtype: str, source: Source) -> Node:
         """A scalar constant."""

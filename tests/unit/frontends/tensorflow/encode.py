@@ -6,6 +6,7 @@ import struct
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from colonnade.frontends.tensorflow.bundle import slice_key
 from colonnade.frontends.tensorflow.crc32c import extend, masked
 
 
@@ -113,11 +114,34 @@ def entry(
     return out + varint(6 << 3 | 5) + struct.pack("<I", crc) + extra
 
 
-def write_bundle(folder: Path, tensors: Mapping[str, tuple[int, Sequence[int], bytes]]) -> Path:
-    """A bundle of (dtype number, shape, bytes) with one data file; gives its prefix."""
+Part = tuple[tuple[tuple[int, int | None], ...], Sequence[int], bytes]
+"""A part of a partitioned tensor: its (start, length) a dimension, its shape and its bytes."""
+
+
+def write_bundle(
+    folder: Path,
+    tensors: Mapping[str, tuple[int, Sequence[int], bytes]],
+    parted: Mapping[str, tuple[int, Sequence[int], Sequence[Part]]] | None = None,
+) -> Path:
+    """A bundle of (dtype number, shape, bytes) with one data file; gives its prefix.
+
+    parted: tensors that are stored in parts, as (dtype number, shape, parts).
+    """
     folder.mkdir(parents=True, exist_ok=True)
     data = b""
     entries = {b"": number(1, 1)}
+    for key, (dtype, whole, parts) in (parted or {}).items():
+        said = [
+            b"".join(
+                block(1, number(1, start) + (b"" if length is None else number(2, length))) for start, length in extents
+            )
+            for extents, _, _ in parts
+        ]
+        entries[key.encode()] = entry(dtype, whole, 0, 0, 0, extra=b"".join(block(7, extents) for extents in said))
+        for extents, sizes, raw in parts:
+            code = slice_key(key, extents)
+            entries[code] = entry(dtype, sizes, len(data), len(raw), masked(extend(0, raw)))
+            data += raw
     for key, (dtype, sizes, raw) in tensors.items():
         entries[key.encode()] = entry(dtype, sizes, len(data), len(raw), masked(extend(0, raw)))
         data += raw

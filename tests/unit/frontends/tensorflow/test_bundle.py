@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from colonnade.errors import ColonnadeError, ImportFailure
-from colonnade.frontends.tensorflow.bundle import Bundle, slice_key
+from colonnade.frontends.tensorflow.bundle import Bundle, Entry, slice_key
+from colonnade.frontends.tensorflow.checkpoint import Stored
+from colonnade.frontends.tensorflow.importer import VariableStore
 from colonnade.frontends.tensorflow.saved_model import open_variables
 from tests.unit.frontends.tensorflow import encode
 
@@ -101,6 +104,51 @@ def test_size_that_does_not_fit_the_shape(tmp_path: Path) -> None:
     bundle = Bundle(encode.write_bundle(tmp_path, {"t": (1, (3,), b"12345678")}))
     with pytest.raises(ImportFailure, match="fit its shape"):
         bundle.get("t")
+
+
+PARTS = [
+    (((0, 2), (0, None)), (2, 3), np.arange(6, dtype="<f4").tobytes()),
+    (((2, 1), (0, None)), (1, 3), np.arange(6, 9, dtype="<f4").tobytes()),
+]
+
+
+def test_a_partitioned_tensor_is_described_unread_and_put_together_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = Bundle(encode.write_bundle(tmp_path, TENSORS, {"p": (1, (3, 3), PARTS)}))
+    store = VariableStore(bundle, {"v": Stored("p"), "second": Stored("p", PARTS[1][0]), "w": Stored("ab/weights")})
+    read: list[bytes] = []
+    stored = Bundle._stored
+
+    def counted(self: Bundle, key: bytes, entry: Entry) -> Any:
+        read.append(key)
+        return stored(self, key, entry)
+
+    monkeypatch.setattr(Bundle, "_stored", counted)
+    assert store.described("v") == (np.float32, (3, 3)) and "v" in store and not read
+    value = store["v"]
+    assert value.tolist() == np.arange(9).reshape(3, 3).tolist() and len(read) == 2
+    assert store["v"] is value and len(read) == 2
+    del value
+    assert store["v"][2, 2] == 8 and len(read) == 4  # nobody held it any more
+    assert store["second"].tolist() == [[6, 7, 8]]
+    assert store.described("second") == (np.float32, (1, 3)) and store.described("w") == (np.float32, (2, 3))
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (PARTS[:1], "do not cover it"),
+        ([PARTS[0], (PARTS[1][0], (3, 1), PARTS[1][2])], "another dtype or shape"),
+        ([PARTS[0], (PARTS[1][0], (1, 3), b"1234")], "fit its shape"),
+        ([PARTS[0], (((2, 1),), (1, 3), PARTS[1][2])], "another rank"),
+    ],
+)
+def test_parts_that_do_not_fit(parts: list[encode.Part], message: str, tmp_path: Path) -> None:
+    bundle = Bundle(encode.write_bundle(tmp_path, TENSORS, {"p": (1, (3, 3), parts)}))
+    for look in (bundle.described, bundle.get):
+        with pytest.raises(ImportFailure, match=message):
+            look("p")
 
 
 def test_slice_keys_sort_like_their_extents() -> None:
