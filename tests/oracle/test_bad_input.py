@@ -12,7 +12,6 @@ import pytest
 
 from colonnade import compiler
 from colonnade.backends.feed import PackedFeed
-from colonnade.core.ragged import Ragged
 from colonnade.errors import ColonnadeError, FeedError, ImportFailure, OptionError, UnsupportedOps
 from colonnade.executable import Executable
 from colonnade.testing import golden
@@ -239,12 +238,3 @@ def test_matrices_that_do_not_fit(executable: Executable) -> None:
 def test_other_things_than_requests(executable: Executable) -> None:
     for bad in (None, [1], "x", np.zeros(3)):
         feed_error(executable, bad, "a request is a mapping", type(bad).__name__)
-
-
-@pytest.mark.parametrize("offsets", [[0, 2, 4], [0, 2, 6], [1, 2, 5], [0, 3, 2, 5], []])
-def test_offsets_that_do_not_fit_the_values(offsets: list[int]) -> None:
-    with pytest.raises(FeedError, match="offsets do not fit the values"):
-        Ragged(np.zeros(5, np.int64), np.array(offsets, np.int64))
-    with pytest.raises(FeedError) as caught:
-        Ragged(np.zeros(5, np.int64), np.array([0, 2, 4], np.int64))
-    assert "offsets[2] is 4, but there are 5 values" in str(caught.value)

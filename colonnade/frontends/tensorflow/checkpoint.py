@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.errors import ImportFailure, listed
+from colonnade.errors import ImportFailure
 from colonnade.frontends.tensorflow import wire
 from colonnade.frontends.tensorflow.bundle import Bundle, Extent
 from colonnade.frontends.tensorflow.functions import inline, node_of
 from colonnade.frontends.tensorflow.lookup_tables import resource
 from colonnade.frontends.tensorflow.protos import MetaGraph, Node
-from colonnade.frontends.tensorflow.wire import BYTES, VARINT
+from colonnade.frontends.tensorflow.wire import BYTES
 
 VARIABLES = ("VariableV2", "Variable", "VarHandleOp")
 _ASSIGN = ("Assign", "AssignVariableOp")
@@ -154,38 +154,3 @@ def object_graph_keys(bundle: Bundle) -> Mapping[str, str]:
             if words.get(2) and words.get(3):
                 found.setdefault(words[2], set()).add(words[3])
     return {name: next(iter(keys)) for name, keys in found.items() if len(keys) == 1}
-
-
-@dataclass(frozen=True, slots=True)
-class Tracked:
-    """One object of the stored object graph: its children by name and its values by attribute."""
-
-    children: Mapping[str, int]
-    keys: Mapping[str, str]
-
-
-def object_graph(bundle: Bundle) -> tuple[Tracked, ...]:
-    """Every object of the stored object graph; the first is the root."""
-    if _OBJECT_GRAPH not in bundle:
-        return ()
-    data = bundle.get(_OBJECT_GRAPH).reshape(-1)[0]
-    out = [_tracked(data, a, b) for a, b in wire.spans(data, 0, len(data), 1)]
-    lost = [f"{name} -> {n}" for item in out for name, n in item.children.items() if not 0 <= n < len(out)]
-    if lost:
-        raise ImportFailure("the object graph names objects that it does not hold", got=listed(lost))
-    return tuple(out)
-
-
-def _tracked(data: bytes, start: int, end: int) -> Tracked:
-    children: dict[str, int] = {}
-    keys: dict[str, str] = {}
-    for field, kind, a, b in wire.fields(data, start, end):
-        if kind != BYTES or field not in (1, 2):
-            continue
-        words = {n: wire.text(data, c, d) for n, k, c, d in wire.fields(data, a, b) if k == BYTES}
-        if field == 1:
-            numbers = [c for n, k, c, _ in wire.fields(data, a, b) if k == VARINT and n == 1]
-            children[words.get(2, "")] = wire.signed(numbers[-1]) if numbers else 0
-        else:
-            keys[words.get(1, "")] = words.get(3, "")
-    return Tracked(children, keys)
