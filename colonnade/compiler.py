@@ -91,6 +91,7 @@ def compile(
     threads: int | None = None,
     table_dtype: Wanted = None,
     gpu_table_budget: int | None = None,
+    check: str = "fast",
     observe: Observer | None = None,
     progress: Progress | None = None,
 ) -> Executable:
@@ -102,6 +103,7 @@ def compile(
     where the host pools them or, with few threads, the kernel reads their rows over the bus. None: it holds all.
     id_policy: `error` (an id outside its table is an IdRangeError) or `zero` (it stands for a vector of zeros, and is
     counted).
+    check: `full` compares the checksums of all variables that the program needs, which reads every byte of them.
     observe(pass name, graph): called after each pass.   progress(what): called as each part begins.
     Errors: ImportFailure, UnsupportedOps, GraphError, OptionError.
     """
@@ -113,7 +115,7 @@ def compile(
         explanation = Explanation(warnings=warnings_of(program, WARNINGS))
     else:
         program, weights, explanation, fingerprint = lower(
-            model, signature, outputs=outputs, tags=tags, observe=observe, progress=progress
+            model, signature, outputs=outputs, tags=tags, check=check, observe=observe, progress=progress
         )
     if table_dtype is not None:
         began = _say(progress, "store tables")
@@ -186,7 +188,8 @@ def refresh(
     record: makes golden rows of the program with the new weights; without it, the old rows are kept only where no
     weight changed.
     Facts: tables keep their types, ids their policy.
-    Errors: ArtifactError where the model's graph is not the one that `like` was compiled from.
+    Errors: ArtifactError where the model's graph is not the one that `like` was compiled from; ImportFailure that lists
+    the variables that do not match their checksums.
     """
     loaded = artifact.load(like)
     outputs = [o.name for o in loaded.program.outputs]
@@ -202,6 +205,7 @@ def refresh(
     for name, _, _ in loaded.program.params:
         value = param_value(name, source.store)
         params[name] = loaded.weights.params[name] if value is None else value
+    source.store.check()
     narrow = [t for t in loaded.program.tables if t.dtype in NARROW]
     stored, facts_of_tables = store_all(narrow, rows)
     weights = Weights(rows | stored, params, loaded.weights.consts)
@@ -227,13 +231,16 @@ def lower(
     outputs: Sequence[str] | None = None,
     tags: Sequence[str] | None = None,
     passes: Sequence[Pass] = COLUMNS,
+    check: str = "fast",
     observe: Observer | None = None,
     progress: Progress | None = None,
 ) -> tuple[Program, Weights, Explanation, str]:
     """Import, analyse and assemble: the program, its weights, what was done, and the source's fingerprint."""
+    if check not in artifact.CHECKS:
+        raise OptionError("no such check", got=repr(check), want=", ".join(artifact.CHECKS))
     with _collection_paused():
         try:
-            return _lower(model, signature, outputs, tags, passes, observe, progress)
+            return _lower(model, signature, outputs, tags, passes, check, observe, progress)
         finally:
             facts.forget()
 
@@ -256,6 +263,7 @@ def _lower(
     outputs: Sequence[str] | None,
     tags: Sequence[str] | None,
     passes: Sequence[Pass],
+    check: str,
     observe: Observer | None,
     progress: Progress | None,
 ) -> tuple[Program, Weights, Explanation, str]:
@@ -272,6 +280,10 @@ def _lower(
     reasons = {e.source: e.reason for e in log.rejected() if e.pass_name in ("ragged-inputs", "extract-columns")}
     program, weights = assemble(imported.graph, reasons)
     seconds["assemble"] = time.perf_counter() - began
+    if check == "full":
+        began = _say(progress, "compare checksums of variables")
+        imported.check()
+        seconds["check"] = time.perf_counter() - began
     explanation = _explanation(str(model), imported, log, before, program, cones, seconds)
     return program, weights, explanation, imported.fingerprint
 

@@ -13,11 +13,12 @@ the same bytes.
 """
 
 from colonnade.artifact.content import CONSTS, DENSE, GOLDEN, PROGRAM, Golden, Progress
-from colonnade.artifact.loading import Loaded, load, verify_files
+from colonnade.artifact.loading import CHECKS, Loaded, load, verify_files
 from colonnade.artifact.manifest import FORMAT, MANIFEST, FileFacts, Manifest, manifest_text, read_manifest, same_source
 from colonnade.artifact.writing import Written, refresh, save
 
 __all__ = [
+    "CHECKS",
     "CONSTS",
     "DENSE",
     "FORMAT",

@@ -83,7 +83,7 @@ def compile(
     progress: ShowProgress = False,
     debug: Debug = False,
 ) -> None:
-    """Compile a model and save it as an artifact."""
+    """Compile a model, its variables held against their checksums, and save it as an artifact."""
     if out is None and not no_save:
         raise OptionError("nowhere to save to", help="give -o ARTIFACT, or --no-save")
     if like is not None:
@@ -116,6 +116,7 @@ def compile(
             threads=threads,
             table_dtype=parse(table_dtype),
             gpu_table_budget=budget,
+            check="full",
             observe=_printer(print_after, json_),
             progress=say,
         )

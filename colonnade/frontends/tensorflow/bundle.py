@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,9 +48,10 @@ class Bundle:
     Facts: an array from `get` is a view of the private map of its data file: no copy, no alignment (an unaligned view
     is fine for numpy and torch), writable without changing the file. bfloat16 comes as uint16: see the entry's dtype.
     Errors: ImportFailure for a damaged index, missing data files, entries outside them; each lists all of its kind.
+    Checksums of the index are compared, those of tensors by `check`: it reads every byte.
     """
 
-    def __init__(self, prefix: Path, verify: bool = False) -> None:
+    def __init__(self, prefix: Path) -> None:
         self._prefix = Path(prefix)
         self._maps: dict[int, mmap.mmap | bytes] = {}
         self._entries: dict[bytes, Entry] = {}
@@ -59,13 +60,11 @@ class Bundle:
         if not index.is_file():
             raise ImportFailure("the index of the variables is missing", where=str(index), help="copy the whole model")
         try:
-            self._read_index(index.read_bytes(), verify)
+            self._read_index(index.read_bytes())
         except ImportFailure as error:
             where = str(index) + (f", {error.where}" if error.where else "")
             raise ImportFailure(error.message, where=where, got=error.got, want=error.want, help=error.help) from None
         self._check_shards()
-        if verify:
-            self._check_tensors()
 
     @classmethod
     def empty(cls, prefix: Path) -> Bundle:
@@ -75,8 +74,8 @@ class Bundle:
         made._maps, made._entries, made._num_shards = {}, {}, 0
         return made
 
-    def _read_index(self, buf: bytes, verify: bool) -> None:
-        table = dict(_table(buf, verify))
+    def _read_index(self, buf: bytes) -> None:
+        table = dict(_table(buf))
         header = table.pop(b"", None)
         if header is None:
             raise damaged("the index has no header")
@@ -198,11 +197,22 @@ class Bundle:
                 self._maps[number] = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY) if size else b""
         return self._maps[number]
 
-    def _check_tensors(self) -> None:
-        """The checksum of every tensor."""
-        bad = [_shown(key) for key, e in self._entries.items() if not e.slices and self._checksum(e) != e.crc32c]
+    def check(self, tensors: Iterable[tuple[str, tuple[Extent, ...] | None]]) -> None:
+        """Compare the checksums of tensors, or of parts of them. Errors: ImportFailure that lists all that differ."""
+        wanted: dict[bytes, Entry] = {}
+        for key, extents in tensors:
+            entry = self.entry(key)
+            for part in (entry.slices if extents is None else (extents,)) if entry.slices else ():
+                wanted[slice_key(key, part)] = self._part(key, entry, part)
+            if not entry.slices:
+                wanted[key.encode()] = entry
+        bad = [_shown(key) for key, entry in wanted.items() if self._checksum(entry) != entry.crc32c]
         if bad:
-            raise damaged("variables do not match their checksums", str(self._prefix.parent), listed(bad))
+            help = "copy the whole model again, or save it again"
+            where, want = str(self._prefix.parent), f"{len(wanted)} tensors as they were saved"
+            raise ImportFailure(
+                "variables do not match their checksums", where=where, got=listed(bad), want=want, help=help
+            )
 
     def _checksum(self, entry: Entry) -> int:
         data = self._map(entry.shard)
@@ -244,7 +254,7 @@ def _index(shape: tuple[int, ...], extents: tuple[Extent, ...]) -> tuple[slice, 
     )
 
 
-def _table(buf: bytes, verify: bool) -> Iterator[tuple[bytes, bytes]]:
+def _table(buf: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Every key and value of a sorted string table."""
     if len(buf) < _FOOTER or buf[-8:] != _MAGIC:
         got = f"{len(buf)} bytes ending in {buf[-8:].hex()}"
@@ -255,13 +265,13 @@ def _table(buf: bytes, verify: bool) -> Iterator[tuple[bytes, bytes]]:
         _, i = wire.varint(buf, i, end)
     offset, i = wire.varint(buf, i, end)
     size, i = wire.varint(buf, i, end)
-    for _, handle in _block(buf, offset, size, verify):
+    for _, handle in _block(buf, offset, size):
         a, j = wire.varint(handle, 0, len(handle))
         n, _ = wire.varint(handle, j, len(handle))
-        yield from _block(buf, a, n, verify)
+        yield from _block(buf, a, n)
 
 
-def _block(buf: bytes, offset: int, size: int, verify: bool) -> Iterator[tuple[bytes, bytes]]:
+def _block(buf: bytes, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
     """Every key and value of one block, whose keys share prefixes with their predecessors."""
     stop = offset + size
     where = f"block at byte {offset}"
@@ -272,7 +282,7 @@ def _block(buf: bytes, offset: int, size: int, verify: bool) -> Iterator[tuple[b
         kind = _COMPRESSION.get(buf[stop], f"type {buf[stop]}")
         hint = "save the model again with an uncompressed index (TensorFlow's default)"
         raise ImportFailure("a block of the index is compressed", where=where, got=kind, want="uncompressed", help=hint)
-    if verify and masked(extend(0, buf[offset : stop + 1])) != int.from_bytes(buf[stop + 1 : stop + 5], "little"):
+    if masked(extend(0, buf[offset : stop + 1])) != int.from_bytes(buf[stop + 1 : stop + 5], "little"):
         raise damaged("a block of the index does not match its checksum", where)
     end = stop - 4 - 4 * int.from_bytes(buf[stop - 4 : stop], "little")
     if end < offset:

@@ -77,9 +77,11 @@ class VariableStore(Mapping[str, npt.NDArray[Any]]):
     def __init__(self, bundle: Bundle, stored: Mapping[str, Stored]) -> None:
         self._bundle = bundle
         self._stored = stored
+        self._read: set[str] = set()
         self._held: WeakValueDictionary[str, npt.NDArray[Any]] = WeakValueDictionary()
 
     def __getitem__(self, key: str) -> npt.NDArray[Any]:
+        self._read.add(key)
         found = self._held.get(key)
         if found is None:
             self._held[key] = found = self._stored[key].read(self._bundle)
@@ -87,6 +89,11 @@ class VariableStore(Mapping[str, npt.NDArray[Any]]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._stored
+
+    def check(self) -> None:
+        """Compare the checksums of all variables that were read. Errors: ImportFailure that lists all that differ."""
+        read = (self._stored[key] for key in sorted(self._read))
+        self._bundle.check((stored.key, stored.extents) for stored in read)
 
     def described(self, key: str) -> tuple[np.dtype[Any], tuple[int, ...]]:
         """Dtype and shape of a variable."""
@@ -116,6 +123,8 @@ class Imported:
     operators: frozenset[str] = frozenset()
     """The source nodes that compute something: no constants, inputs, variables or tables."""
     warnings: tuple[Notice, ...] = ()
+    check: Callable[[], None] = lambda: None
+    """Compares the checksums of the variables that were read. Errors: ImportFailure that lists all that differ."""
 
 
 def import_saved_model(
@@ -142,6 +151,7 @@ def import_saved_model(
         _cones(source.flat),
         frozenset(node.name for node in source.flat.nodes if node.op not in HELD),
         warnings,
+        source.store.check,
     )
 
 

@@ -298,6 +298,18 @@ def test_a_truncated_variables_file(model: Path, tmp_path: Path) -> None:
     assert not (tmp_path / "a").exists()
 
 
+def test_a_variable_that_does_not_match_its_checksum(model: Path, artifact: Path, tmp_path: Path) -> None:
+    folder = copied(model, tmp_path)
+    stored = folder / "variables" / "variables.data-00000-of-00001"
+    content = bytearray(stored.read_bytes())
+    content[0] ^= 1
+    stored.write_bytes(content)
+    for more in (TARGET, ("--like", artifact)):
+        error = failed("compile", folder, "-o", tmp_path / "a", *more)
+        assert error["kind"] == "ImportFailure" and "do not match their checksums" in error["message"]
+    assert not (tmp_path / "a").exists()
+
+
 def test_an_unsupported_op(model: Path, tmp_path: Path) -> None:
     folder = copied(model, tmp_path)
     graph = (folder / "saved_model.pb").read_bytes()

@@ -31,7 +31,8 @@ def prefix(tmp_path: Path) -> Path:
 
 
 def test_every_tensor(prefix: Path) -> None:
-    bundle = Bundle(prefix, verify=True)
+    bundle = Bundle(prefix)
+    bundle.check((key, None) for key in TENSORS)
     assert bundle.keys() == tuple(TENSORS)
     assert bundle.get("ab/weights").tolist() == FLOATS.reshape(2, 3).tolist()
     assert bundle.get("b16").tolist() == [0x3F80, 0x4000] and bundle.entry("b16").dtype == "bfloat16"
@@ -77,14 +78,14 @@ def test_a_model_without_variables(tmp_path: Path) -> None:
     assert open_variables(tmp_path).keys() == ()
 
 
-def test_verify_finds_changed_bytes(prefix: Path) -> None:
+def test_checksums_find_changed_bytes(prefix: Path) -> None:
     data = prefix.parent / "variables.data-00000-of-00001"
     changed = bytearray(data.read_bytes())
     changed[5] ^= 1
     data.write_bytes(changed)
-    Bundle(prefix)
+    bundle = Bundle(prefix)
     with pytest.raises(ImportFailure, match="checksums") as caught:
-        Bundle(prefix, verify=True)
+        bundle.check((key, None) for key in TENSORS)
     assert "ab/weights" in caught.value.got and "scalar" not in caught.value.got
 
 
@@ -135,6 +136,35 @@ def test_a_partitioned_tensor_is_described_unread_and_put_together_once(
     assert store.described("second") == (np.float32, (1, 3)) and store.described("w") == (np.float32, (2, 3))
 
 
+def test_checksums_of_parts_and_of_what_was_read(tmp_path: Path) -> None:
+    prefix = encode.write_bundle(tmp_path, TENSORS, {"p": (1, (3, 3), PARTS)})
+    data = tmp_path / "variables.data-00000-of-00001"
+    changed = bytearray(data.read_bytes())
+    changed[24] ^= 1  # in the second part
+    data.write_bytes(changed)
+    bundle = Bundle(prefix)
+    bundle.check([("p", PARTS[0][0]), ("ab/weights", None)])
+    for wanted in (("p", PARTS[1][0]), ("p", None)):
+        with pytest.raises(ImportFailure, match="checksums"):
+            bundle.check([wanted])
+    store = VariableStore(bundle, {"v": Stored("p"), "w": Stored("ab/weights")})
+    assert store["w"].shape == (2, 3) and store.described("v")
+    store.check()
+    assert store["v"].shape == (3, 3)
+    with pytest.raises(ImportFailure, match="checksums"):
+        store.check()
+
+
+@pytest.mark.parametrize("at", [20, 90])
+def test_an_index_that_does_not_match_its_checksums(at: int, prefix: Path) -> None:
+    file = prefix.parent / "variables.index"
+    changed = bytearray(file.read_bytes())
+    changed[at] ^= 1
+    file.write_bytes(changed)
+    with pytest.raises(ImportFailure, match="does not match its checksum"):
+        Bundle(prefix)
+
+
 @pytest.mark.parametrize(
     ("parts", "message"),
     [
@@ -171,7 +201,8 @@ def test_damaged_index_is_an_error_of_ours(prefix: Path) -> None:
                 data[int(rng.integers(len(data)))] = int(rng.integers(256))
         file.write_bytes(data)
         try:
-            bundle = Bundle(prefix, verify=round_ % 4 > 1)
+            bundle = Bundle(prefix)
+            bundle.check((key, None) for key in bundle.keys())  # noqa: SIM118
             for key in bundle.keys():  # noqa: SIM118
                 bundle.get(key)
         except ColonnadeError:

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from llvmlite.binding import get_host_cpu_features
 
 from colonnade.errors import ImportFailure
 from colonnade.frontends.tensorflow import wire
-from colonnade.frontends.tensorflow.crc32c import extend, masked
+from colonnade.frontends.tensorflow.crc32c import TABLES, extend, loop_of, masked
 from tests.unit.frontends.tensorflow import encode
 
 
@@ -66,13 +67,30 @@ def test_crc32c_known_answers() -> None:
     assert masked(0) == 0xA282EAD8
 
 
-@pytest.mark.parametrize("size", [1, 16383, 64 << 14, (64 << 14) + 5, (65 << 14) + 16383])
-def test_crc32c_in_lanes_equals_crc32c_in_pieces(size: int) -> None:
-    data = np.random.default_rng(size).bytes(size)
-    pieces = 0
-    for i in range(0, size, 100_000):
-        pieces = extend(pieces, data[i : i + 100_000])
-    assert extend(0, data) == pieces
+def plainly(data: bytes) -> int:
+    state = 0xFFFFFFFF
+    for byte in data:
+        state ^= byte
+        for _ in range(8):
+            state = (state >> 1) ^ (0x82F63B78 if state & 1 else 0)
+    return state ^ 0xFFFFFFFF
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 1023, 1024, 1025, 1031, 1032, 5003])
+def test_crc32c_by_its_definition(size: int) -> None:
+    data = np.random.default_rng(size).bytes(size + 3)
+    for begin in (0, 3):
+        assert extend(0, memoryview(data)[begin : begin + size]) == plainly(data[begin : begin + size])
+    assert extend(extend(0, data[: size // 2]), data[size // 2 :]) == plainly(data)
+
+
+@pytest.mark.parametrize("has_instruction", [False, bool(get_host_cpu_features().get("sse4.2"))])
+def test_crc32c_with_and_without_the_instruction(has_instruction: bool) -> None:
+    native, loop = loop_of(has_instruction)
+    assert native is not None
+    data = np.random.default_rng(1).integers(0, 256, 4096, np.uint8)
+    state = loop(0xFFFFFFFF, data.ctypes.data, len(data), TABLES.ctypes.data)
+    assert state ^ 0xFFFFFFFF == plainly(data.tobytes())
 
 
 def test_a_float_has_four_bytes() -> None:
