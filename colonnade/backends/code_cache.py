@@ -1,7 +1,8 @@
 """Compiled functions: built once a machine, kept on disk, carried in artifacts.
 
 A cache file holds all functions of one collection for one CPU kind. Its name says what it depends on: the sources of
-the collection, the versions of Python, numba and llvmlite, and the CPU's name and features.
+the collection, the versions of numba and llvmlite, Python's binary interface, the system, and the CPU's name and
+features; not Python's build or the kernel's release, which differ from host to host.
 Facts: a cache file is code: loading one is as safe as running its maker's programs.
 """
 
@@ -18,6 +19,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -86,8 +88,8 @@ class CodeCache(Generic[Code]):
         h = hashlib.sha256()
         for path in self._sources():
             h.update(path.name.encode() + path.read_bytes())
-        for version in (sys.version, numba.__version__, llvmlite.__version__, platform.platform(terse=True)):
-            h.update(version.encode())
+        for what in (_python_interface(), numba.__version__, llvmlite.__version__, platform.system()):
+            h.update(what.encode() + b"\0")
         return h.hexdigest()[:16]
 
     def host_file(self) -> str:
@@ -193,6 +195,11 @@ class CodeCache(Generic[Code]):
             if folder not in self._carried:
                 self._carried.insert(0, folder)
         return any((folder / name).exists() for name in (self.host_file(), self.portable_file()) if name)
+
+
+def _python_interface() -> str:
+    """What compiled code needs Python to be, as extension modules say it: version, flags of the build, C library."""
+    return str(sysconfig.get_config_var("SOABI") or sys.implementation.cache_tag)
 
 
 def find(module: str, name: str) -> CodeCache[Any]:

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import llvmlite
+import numba
 import pytest
+from numba.core.codegen import CPUCodegen
 
 from colonnade.backends.code_cache import locked
 from colonnade.backends.cpu import cache
@@ -95,6 +101,32 @@ def test_many_processes_share_one_compile(exported: Path, tmp_path: Path) -> Non
     assert sum(NOTICE in log for log in logs) == 1
     assert cache.ENGINE.load(folder / cache.ENGINE.host_file()) is not None
     assert not list(folder.glob("*.part"))
+
+
+def test_neither_the_kernel_nor_the_build_of_python_matters(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = cache.ENGINE.host_file(), cache.ENGINE.portable_file()
+    monkeypatch.setattr(sys, "version", "3.11.9 (main, Jan  1 2030, 00:00:00) [Clang 21.0.0]")
+    monkeypatch.setattr(platform, "platform", lambda *_, **__: "Linux-9.9.9-x86_64-with-glibc2.99")
+    monkeypatch.setattr(platform, "release", lambda: "9.9.9")
+    assert (cache.ENGINE.host_file(), cache.ENGINE.portable_file()) == names
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        (numba, "__version__", "9.9.9"),
+        (llvmlite, "__version__", "9.9.9"),
+        (sysconfig, "get_config_var", lambda name: {"SOABI": "cpython-399-x86_64-linux-gnu"}[name]),
+        (platform, "system", lambda: "Darwin"),
+        (platform, "machine", lambda: "aarch64"),
+        (CPUCodegen, "magic_tuple", lambda self: ("x86_64-unknown-linux-gnu", "skylake", "+avx2")),
+    ],
+    ids=lambda what: f"{what[0].__name__}.{what[1]}",
+)
+def test_what_the_code_depends_on_is_in_its_name(what: tuple[Any, str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    name = cache.ENGINE.host_file()
+    monkeypatch.setattr(*what)
+    assert cache.ENGINE.host_file() != name
 
 
 def test_a_damaged_file_is_none(exported: Path, tmp_path: Path) -> None:
