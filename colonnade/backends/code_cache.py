@@ -1,8 +1,8 @@
 """Compiled functions: built once a machine, kept on disk, carried in artifacts.
 
 A cache file holds all functions of one collection for one CPU kind. Its name says what it depends on: the sources of
-the collection, the versions of numba and llvmlite, Python's binary interface, the system, and the CPU's name and
-features; not Python's build or the kernel's release, which differ from host to host.
+the collection, the versions of colonnade, numba and llvmlite, Python's binary interface, the system, and the CPU's
+name and features; not Python's build or the kernel's release, which differ from host to host.
 Facts: a cache file is code: loading one is as safe as running its maker's programs.
 """
 
@@ -34,6 +34,7 @@ from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
 
 from colonnade.config import settings
+from colonnade.version import __version__
 
 LOG = logging.getLogger("colonnade")
 Code = TypeVar("Code")
@@ -58,7 +59,8 @@ class CodeCache(Generic[Code]):
     """A collection of functions that are compiled together, and where their code is kept.
 
     name: of the folder in the cache and the end of its files.   what: in messages.
-    sources: the files that the code is made of.   compiled: compiles everything.   code: what callers get.
+    sources: all files that the code is made of, numbers in it too.   compiled: compiles everything.
+    code: what callers get.
     """
 
     def __init__(
@@ -88,7 +90,8 @@ class CodeCache(Generic[Code]):
         h = hashlib.sha256()
         for path in self._sources():
             h.update(path.name.encode() + path.read_bytes())
-        for what in (_python_interface(), numba.__version__, llvmlite.__version__, platform.system()):
+        h.update(Path(__file__).read_bytes())
+        for what in (__version__, _python_interface(), numba.__version__, llvmlite.__version__, platform.system()):
             h.update(what.encode() + b"\0")
         return h.hexdigest()[:16]
 

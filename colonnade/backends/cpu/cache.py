@@ -28,15 +28,15 @@ from colonnade.backends.cpu import (
     weighted,
 )
 from colonnade.backends.cpu.tiles import registry
-from colonnade.core import fingerprint, quantize
+from colonnade.core import fingerprint, quantize, word_map
 
 PARTS = (elements, lookups, single, pooling, pooled, tokens, long_rows, unpooled, weighted, narrow)
 """The files that implement the engine's parts: importing them registers these."""
 
-NOT_COMPILED = frozenset(
-    {"__init__.py", "backend.py", "cache.py", "context.py", "descriptor.py", "pool.py", "registry.py"}
-)
-"""Files of this package that no compiled function comes from."""
+NOT_COMPILED = frozenset({"backend.py", "context.py", "descriptor.py", "pool.py"})
+"""Files of this package that nothing of the compiled code comes from."""
+ELSEWHERE = (memory, fingerprint, quantize, word_map)
+"""Other modules that compiled functions or numbers in them come from."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,8 @@ def _sources() -> Iterator[Path]:
     for path in sorted(Path(__file__).parent.rglob("*.py")):
         if path.name not in NOT_COMPILED:
             yield path
-    yield Path(memory.__file__)
-    yield Path(fingerprint.__file__)
-    yield Path(quantize.__file__)
+    for module in ELSEWHERE:
+        yield Path(module.__file__)
 
 
 def _results() -> Results:
