@@ -16,7 +16,6 @@ import logging
 import os
 import pickle
 import platform
-import shutil
 import subprocess
 import sys
 import sysconfig
@@ -153,32 +152,43 @@ class CodeCache(Generic[Code]):
 
     def load(self, path: Path) -> Made[Code] | None:
         """The code of a cache file; None where there is none or it is damaged."""
-        try:
-            content = path.read_bytes()
-        except OSError:
-            return None
-        digest, data = content[:HASH_BYTES], content[HASH_BYTES:]
-        if hashlib.sha256(data).digest() != digest:
+        content = whole(path)
+        if content is None:
             return None
         context = cpu_target.target_context
         context.refresh()
-        results = {name: CompileResult._rebuild(context, *parts) for name, parts in pickle.loads(data).items()}
+        parts = pickle.loads(content[HASH_BYTES:])
+        results = {name: CompileResult._rebuild(context, *reduced) for name, reduced in parts.items()}
         return Made(self._code(results), content)
 
     # --- artifacts --------------------------------------------------------------------------------------------------
     def export_code(self, folder: Path) -> tuple[Path, ...]:
-        """Put cache files for this machine's CPU, and for any x86 server, into a folder; gives their paths."""
+        """Put cache files for this machine's CPU, and for any x86 server, into a folder; gives their paths.
+
+        Facts: where the second cannot be compiled, a warning says so: other machines compile for themselves then.
+        """
         host = folder / self.host_file()
         save(self._warmed().content, host)
         name = self.portable_file()
-        return (host, self._export_portable(folder / name)) if name else (host,)
+        content = None if name is None else self._portable(self.folder() / name)
+        if name is None or content is None:
+            return (host,)
+        save(content, folder / name)
+        return (host, folder / name)
 
-    def _export_portable(self, target: Path) -> Path:
+    def _portable(self, path: Path) -> bytes | None:
+        """The portable cache file's content: kept, or compiled and kept, by one process while others wait."""
+        with locked(path) as writable:
+            content = whole(path)
+            if content is None:
+                content = self._compiled_portably()
+                if content is not None and writable:
+                    with contextlib.suppress(OSError):
+                        save(content, path)
+            return content
+
+    def _compiled_portably(self) -> bytes | None:
         """By another process: numba compiles for one CPU a process."""
-        kept = self.folder() / target.name
-        if kept.exists():
-            shutil.copyfile(kept, target)
-            return target
         LOG.warning("compiling %s once more, for the other machines that load artifacts; it is kept", self._what)
         program = (
             "import sys, pathlib\n"
@@ -186,11 +196,18 @@ class CodeCache(Generic[Code]):
             "from colonnade.backends import code_cache\n"
             "code_cache.save(code_cache.find(*sys.argv[2:4]).build().content, pathlib.Path(sys.argv[4]))"
         )
-        where = self._code.__module__
-        subprocess.run([sys.executable, "-c", program, PORTABLE, where, self.name, str(target)], check=True)
-        with contextlib.suppress(OSError):
-            save(target.read_bytes(), kept)
-        return target
+        with tempfile.TemporaryDirectory() as folder:
+            made = Path(folder) / self.name
+            command = [sys.executable or "python", "-c", program, PORTABLE, self._code.__module__, self.name, str(made)]
+            try:
+                done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
+                why = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]
+            except OSError as error:
+                why = str(error)
+            content = whole(made)
+        if content is None:
+            LOG.warning("the artifact carries code for this kind of CPU alone; the other compile failed: %s", why)
+        return content
 
     def import_code(self, folder: Path) -> bool:
         """Let `warm` look into a folder too; gives whether it holds code for this machine."""
@@ -209,6 +226,15 @@ def find(module: str, name: str) -> CodeCache[Any]:
     """The collection of that name in a module."""
     values = vars(importlib.import_module(module)).values()
     return next(value for value in values if isinstance(value, CodeCache) and value.name == name)
+
+
+def whole(path: Path) -> bytes | None:
+    """The content of a cache file; None where there is none or it is damaged."""
+    try:
+        content = path.read_bytes()
+    except OSError:
+        return None
+    return content if hashlib.sha256(content[HASH_BYTES:]).digest() == content[:HASH_BYTES] else None
 
 
 @contextlib.contextmanager

@@ -8,7 +8,9 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ import numba
 import pytest
 from numba.core.codegen import CPUCodegen
 
-from colonnade.backends.code_cache import locked
+from colonnade.backends.code_cache import CodeCache, locked
 from colonnade.backends.cpu import cache
 
 NOTICE = "compiling the cpu engine"
@@ -127,6 +129,56 @@ def test_what_the_code_depends_on_is_in_its_name(what: tuple[Any, str, Any], mon
     name = cache.ENGINE.host_file()
     monkeypatch.setattr(*what)
     assert cache.ENGINE.host_file() != name
+
+
+@pytest.fixture
+def collection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CodeCache[None]:
+    """A cache of nothing, on a machine that runs portable code."""
+    made: CodeCache[None] = CodeCache("nothing", "nothing", lambda: (), lambda: {}, lambda _: None)
+    monkeypatch.setattr(made, "folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(made, "portable_file", lambda: "portable.colonnade-nothing")
+    return made
+
+
+@pytest.mark.parametrize("how", ["it says why", "it says nothing", "it cannot be run"])
+def test_an_artifact_goes_without_portable_code_that_cannot_be_compiled(
+    collection: CodeCache[None],
+    how: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    program = tmp_path / "python"
+    if how != "it cannot be run":
+        program.write_text("#!/bin/sh\n" + ("echo no memory >&2\n" if how == "it says why" else "") + "exit 3\n")
+        program.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(program))
+    assert [p.name for p in collection.export_code(tmp_path / "artifact")] == [collection.host_file()]
+    assert [p.name for p in (tmp_path / "artifact").iterdir()] == [collection.host_file()]
+    said = {"it says why": "no memory", "it says nothing": "it ended with 3", "it cannot be run": "No such file"}[how]
+    assert "the artifact carries code for this kind of CPU alone" in caplog.text and said in caplog.text
+
+
+def test_many_saves_share_one_portable_compile(
+    collection: CodeCache[None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = collection.build().content
+    compiled = []
+
+    def compile_slowly() -> bytes:
+        compiled.append(1)
+        time.sleep(0.3)
+        return content
+
+    monkeypatch.setattr(collection, "_compiled_portably", compile_slowly)
+    kept = tmp_path / "cache" / "portable.colonnade-nothing"
+    kept.parent.mkdir()
+    kept.write_bytes(b"half a file")
+    folders = [tmp_path / str(k) for k in range(4)]
+    with ThreadPoolExecutor(len(folders)) as pool:
+        exported = list(pool.map(collection.export_code, folders))
+    assert len(compiled) == 1
+    assert kept.read_bytes() == content and {paths[1].read_bytes() for paths in exported} == {content}
 
 
 def test_a_damaged_file_is_none(exported: Path, tmp_path: Path) -> None:
