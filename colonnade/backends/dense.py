@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,8 +12,8 @@ import torch
 
 from colonnade.backends.dense_ops import DENSE_OPS, READ_BY_HOST
 from colonnade.backends.sizes import DimFunction, Sizes, dim_function
-from colonnade.errors import GraphError, listed
-from colonnade.ir.program import OWN, REQUIRE, Instruction, Program, Ref, operands, refs_in
+from colonnade.errors import ColonnadeError, GraphError, listed
+from colonnade.ir.program import OWN, PLACE, REQUIRE, Instruction, Program, Ref, operands, refs_in
 
 Env = list[Any]
 Getter = Callable[[Env], Any]
@@ -21,6 +21,11 @@ Types = dict[int | str, str]
 """The schema's type of each argument, by position and by name."""
 
 _READS_DATA = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape)
+_REFUSALS = (RuntimeError, IndexError, ZeroDivisionError, ValueError)
+"""What an op raises where it cannot take its operands."""
+
+FOLDED_BYTES = 1 << 20
+"""Up to this size a constant of the dense rest may be larger than what it is computed from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,7 @@ class _Step:
     call: Callable[..., Any]
     args: Callable[[Env], Sequence[Any]]
     out: int
+    used: frozenset[int]
     dead: tuple[int, ...]
     where: str
 
@@ -40,7 +46,9 @@ class DensePlan:
     A value, a literal and a dim each have a place in one list; a call copies the list and fills it in.
     device: where inputs and buffers lie; parameters are moved there and tensors that instructions make are made there.
     ops: what runs in the place of instructions of a name.
-    Facts: strings have no device: an input of strings reaches an output as the host array it is.
+    Facts: what is computed from parameters and literals alone is computed here, once, by the same calls on the same
+    device, and anew for other weights. An instruction that refuses its operands stays, so that requests say it.
+    Strings have no device: an input of strings reaches an output as the host array it is.
     Errors: GraphError that lists every op that does not exist and every value that is used but never made.
     """
 
@@ -54,7 +62,6 @@ class DensePlan:
         self.device = torch.device(device)
         self._ops = {**DENSE_OPS, **(ops or {})}
         self.host_only = host_only(program)
-        self.synchronises = synchronises(program)
         self._template: Env = []
         self._names: dict[str, int] = {}
         self._dims: list[tuple[int, DimFunction]] = []
@@ -65,12 +72,22 @@ class DensePlan:
             self._names[name] = self._slot(None)
         for name, tensor in params.items():
             self._names[name] = self._slot(tensor.to(self.device))
+        self._known = {self._names[name] for name in params}
         self._problems: list[str] = []
+        self._left: list[Instruction] = []
         self._steps = self._planned(program)
+        self.synchronises = synchronises(replace(program, dense=tuple(self._left)))
         self._outputs = tuple((o.name, self._named(o.value.name, f"output {o.name!r}")) for o in program.outputs)
         if self._problems:
             raise GraphError("the dense rest cannot be run", got=listed(self._problems))
         self._source_slots = tuple(self._names[name] for name in self.sources)
+        self._forget()
+
+    @property
+    def constants(self) -> Iterator[torch.Tensor]:
+        """The tensors that calls share: parameters, and what is computed from them alone."""
+        for value in self._template:
+            yield from _tensors(value)
 
     def run(self, values: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
         """The outputs by name, from the inputs and buffers by name."""
@@ -85,7 +102,7 @@ class DensePlan:
                     env[step.out] = step.call(*step.args(env))
                 except torch.OutOfMemoryError:  # the device's trouble, not the request's
                     raise
-                except (RuntimeError, IndexError, ZeroDivisionError, ValueError) as error:
+                except _REFUSALS as error:
                     message = str(error).partition("\n")[0]
                     raise GraphError("the dense rest refuses the request", where=step.where, got=message) from error
                 for slot in step.dead:
@@ -103,7 +120,8 @@ class DensePlan:
         return self._names[name]
 
     def _planned(self, program: Program) -> tuple[_Step, ...]:
-        planned: list[tuple[_Step, set[int]]] = []
+        planned: list[_Step] = []
+        written = {name for line in program.dense if _writes(line) for name in refs_in(line.args)}
         for line in program.dense:
             where = f"{line.output} = {line.op}"
             call, types = self._resolved(line)
@@ -115,18 +133,43 @@ class DensePlan:
             getters = [self._item(v, t, used, where) for v, t in zip(items, wanted, strict=True)]
             self._names[line.output] = out = self._slot(None)
             called = _with_keywords(call, len(line.args), keywords)
-            planned.append((_Step(called, _all(getters), out, (), line.source or where), used))
+            step = _Step(called, _all(getters), out, frozenset(used), (), line.source or where)
+            if used <= self._known and line.output not in written and not _varies(line) and self._fold(step):
+                continue
+            self._left.append(line)
+            planned.append(step)
         kept = {self._names[o.value.name] for o in program.outputs if o.value.name in self._names}
-        kept |= {self._names[name] for name, _, _ in program.params if name in self._names}
+        kept |= self._known | set(self._dim_slots.values())
         return self._with_dead(planned, kept)
 
-    def _with_dead(self, planned: Sequence[tuple[_Step, set[int]]], kept: set[int]) -> tuple[_Step, ...]:
+    def _fold(self, step: _Step) -> bool:
+        """Compute a value of constants now; false where it refuses them, or is much larger than they are."""
+        if self._problems:
+            return False
+        try:
+            with torch.inference_mode():
+                value = step.call(*step.args(self._template))
+        except (*_REFUSALS, ColonnadeError):
+            return False
+        if _memory(value) > max(FOLDED_BYTES, sum(_memory(self._template[slot]) for slot in step.used)):
+            return False
+        self._template[step.out] = value
+        self._known.add(step.out)
+        return True
+
+    def _forget(self) -> None:
+        """Drop the constants that nothing reads any more."""
+        read = {slot for _, slot in self._outputs}.union(*(step.used for step in self._steps))
+        for slot in self._known - read:
+            self._template[slot] = None
+
+    def _with_dead(self, planned: Sequence[_Step], kept: set[int]) -> tuple[_Step, ...]:
         """Marks each value's last use: it is dropped there, unless it is an output or a parameter."""
         steps = []
         later = set(kept)
-        for step, used in reversed(planned):
-            dead = tuple(sorted((used | {step.out}) - later))
-            later |= used
+        for step in reversed(planned):
+            dead = tuple(sorted((step.used | {step.out}) - later))
+            later |= step.used
             steps.append(replace(step, dead=dead))
         return tuple(reversed(steps))
 
@@ -152,6 +195,7 @@ class DensePlan:
             if value not in self._dim_slots:
                 self._dim_slots[value] = self._slot(None)
                 self._dims.append((self._dim_slots[value], dim_function(value)))
+            used.add(self._dim_slots[value])
             return self._dim_slots[value]
         if isinstance(value, tuple | list):
             parts = [self._item(v, None, used, where) for v in value]
@@ -233,6 +277,31 @@ def _has_device(line: Instruction, types: Types) -> bool:
     if "device" not in types or any("Tensor" in kind for kind in types.values()):
         return True
     return "device" in dict(line.kwargs) or any("Device" in types.get(i, "") for i in range(len(line.args)))
+
+
+def _writes(line: Instruction) -> bool:
+    """Whether a call writes into an operand."""
+    call = None if line.op.startswith(OWN) else overload_of(line.op)
+    return line.op == PLACE if call is None else call._schema.is_mutable
+
+
+def _varies(line: Instruction) -> bool:
+    """Whether a call gives another value each time, or does something besides giving one."""
+    call = None if line.op.startswith(OWN) else overload_of(line.op)
+    return _writes(line) or (call is not None and torch.Tag.nondeterministic_seeded in call.tags)
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from _tensors(part)
+
+
+def _memory(value: Any) -> int:
+    """Units: bytes."""
+    return sum(t.untyped_storage().nbytes() for t in _tensors(value))
 
 
 def _all(items: Sequence[int | Getter]) -> Callable[[Env], Sequence[Any]]:

@@ -26,7 +26,7 @@ class HostRunner:
         self._columns = tuple(columns)
         self._dense = DensePlan(program, params)
         self._rows: tuple[DimFunction, ...] = tuple(dim_function(b.rows) for b in program.buffers)
-        self._kept = storages(params.values())
+        self._kept = storages(self._dense.constants)
         self.table_places: Mapping[str, str] = dict.fromkeys((t.name for t in program.tables), "host")
 
     @property

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -151,6 +152,24 @@ def test_a_swap_under_load_never_mixes_weights() -> None:
     executable.swap(sets[1])
     assert executable(feed)["score"].tobytes() == answers[1]
     assert executable.report().calls == 46
+
+
+def test_a_swap_computes_constants_anew() -> None:
+    root = (
+        Instruction("square", "aten.mul.Tensor", (Ref("b"), Ref("b"))),
+        Instruction("root", "aten.sqrt.default", (Ref("square"),)),
+        Instruction("more", "aten.add.Tensor", (Ref("score"), Ref("root"))),
+    )
+    outputs = (Output("more", Ref("more"), "float32", (B, 2)), Output("root", Ref("root"), "float32", (2,)))
+    program = replace(PROGRAM, dense=(*PROGRAM.dense, *root), outputs=(*PROGRAM.outputs, *outputs))
+    executable = Executable(program, weights(0), ReferenceBackend())
+    for seed in (0, 1):
+        executable.swap(weights(seed))
+        got, size = executable(a_feed(3)), np.abs(weights(seed).params["b"].numpy())
+        np.testing.assert_array_equal(got["root"], size)
+        np.testing.assert_array_equal(got["more"], got["score"] + size)
+        got["root"][:] = 7.0  # the caller's own
+        np.testing.assert_array_equal(executable(a_feed(3))["root"], size)
 
 
 def test_a_refused_swap_changes_nothing() -> None:

@@ -87,7 +87,7 @@ class GpuRunner:
         self._rest: DensePlan | None = None
         if self._on_host:
             self._rest = DensePlan(program, params)
-            self._kept = storages(params.values())
+            self._kept = storages(self._rest.constants)
             on_device, self._requires = columns_only(program), ()
         self._dense = _dense_plan(on_device, params, device)
         self._copies = Copies(device) if copies is None else copies

@@ -219,3 +219,66 @@ def test_strings_stay_on_the_host_and_are_told() -> None:
         "a = aten.alias.default: reads the strings of input 's'",
         "output 'words': is the strings of input 't'",
     )
+
+
+def test_what_is_computed_of_constants_alone_is_computed_once() -> None:
+    torch.manual_seed(2)
+    params = {"variance": torch.rand(4), "scale": torch.randn(4), "w": torch.randn(4, 4)}
+    lines = (
+        Instruction("e", "aten.add.Tensor", (Ref("variance"), 1e-3)),
+        Instruction("r", "aten.rsqrt.default", (Ref("e"),)),
+        Instruction("m", "aten.mul.Tensor", (Ref("r"), Ref("scale"))),
+        Instruction("wt", "aten.t.default", (Ref("w"),)),
+        Instruction("k", "aten.full.default", ((4,), 0.5)),
+        Instruction("halves", "aten.split.Tensor", (Ref("m"), 2)),
+        Instruction("half", "colonnade.item", (Ref("halves"), 1)),
+        Instruction("both", "aten.cat.default", ((Ref("half"), Ref("half")),)),
+        Instruction("a", "aten.mul.Tensor", (Ref("x"), Ref("m"))),
+        Instruction("b", "aten.mm.default", (Ref("a"), Ref("wt"))),
+        Instruction("c", "aten.add.Tensor", (Ref("b"), Ref("both"))),
+        Instruction("y", "aten.add.Tensor", (Ref("c"), Ref("k"))),
+    )
+    before = {name: value.clone() for name, value in params.items()}
+    made = plan(*lines, outputs=("y", "m", "k"), params=params)
+    assert [step.where.partition(" ")[0] for step in made._steps] == ["a", "b", "c", "y"]
+    m = torch.rsqrt(params["variance"] + 1e-3) * params["scale"]
+    for seed in range(2):
+        got, x, _ = run(made, 3, seed)
+        want = torch.mm(x * m, params["w"].t()) + torch.cat((m[2:], m[2:])) + 0.5
+        assert torch.equal(got["y"], want) and torch.equal(got["m"], m)
+    assert all(torch.equal(params[name], value) for name, value in before.items())
+    addresses = {t.data_ptr() for t in made.constants}
+    assert {got["m"].data_ptr(), got["k"].data_ptr(), params["w"].data_ptr()} <= addresses
+    assert params["scale"].data_ptr() not in addresses  # nothing reads it any more
+
+
+def test_what_is_no_constant_is_computed_for_each_request() -> None:
+    made = plan(
+        Instruction("wide", "aten.expand.default", (Ref("c"), (B, 4))),
+        Instruction("random", "aten.bernoulli.default", (Ref("c"),)),
+        Instruction("h", "aten.mul.Tensor", (Ref("c"), 2.0)),
+        Instruction("written", "aten.add_.Tensor", (Ref("h"), Ref("x"))),
+        Instruction("much", "aten.repeat.default", (Ref("c"), (1 << 17, 1))),
+        Instruction("few", "aten.slice.Tensor", (Ref("much"), 0, 0, 1)),
+        Instruction("bad", "colonnade.guard", (Ref("false"), Ref("false"), "message: no")),
+        Instruction("y", "aten.sub.Tensor", (Ref("written"), Ref("few"))),
+        params={"c": torch.ones(1, 4), "false": torch.tensor([False])},
+        outputs=("y",),
+    )
+    stay = ("wide", "random", "h", "written", "much", "few", "bad", "y")
+    assert tuple(step.where.partition(" ")[0] for step in made._steps) == stay
+    with pytest.raises(GraphError, match="an assertion of the model"):
+        run(made, 1)
+
+
+def test_a_constant_that_an_activation_overwrites_is_made_for_each_request() -> None:
+    made = plan(
+        Instruction("h", "aten.linear.default", (Ref("w"), Ref("w"))),
+        Instruction("i", "aten.relu_.default", (Ref("h"),)),
+        Instruction("y", "aten.add.Tensor", (Ref("i"), Ref("x"))),
+        params={"w": torch.tensor([[1.0, -1.0, 0.0, 2.0]]).t() - 1.0},
+    )
+    for seed in range(2):
+        got, x, _ = run(made, 4, seed)
+        w = torch.tensor([[1.0, -1.0, 0.0, 2.0]]).t() - 1.0
+        assert torch.equal(got["y"], torch.relu(w @ w.t()) + x)
