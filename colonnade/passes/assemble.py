@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Any
 
 import numpy.typing as npt
@@ -157,14 +158,30 @@ class _Assembler:
         return True
 
     def _own_buffers(self) -> None:
-        """A buffer for each column that no concat took."""
+        """Buffers for the columns that no concat took: one for all of a batch, as each costs a request memory of its
+        own; an output has its own, so that it holds nothing else.
+        """
+        fetched = set(self.graph.outputs.values())
+        apart: dict[Hashable, list[Node]] = {}
         for node in self.graph.nodes():
             if isinstance(node.target, ColumnValue) and node not in self.slots:
-                shape = facts_of(node).shape
-                assert shape is not None and isinstance(shape[1], int)
-                name = self._buffer(shape[0], shape[1], "column_" + node.target.column.name)
-                self.slots[node] = [Slot(name, 0, shape[1])]
-                self.values[node] = Ref(name)
+                rows, _ = _column_shape(node)
+                apart.setdefault(node if node in fetched else str(rows), []).append(node)
+        for nodes in apart.values():
+            rows, width = _column_shape(nodes[0])
+            if len(nodes) == 1:
+                self._own_buffer(nodes[0], rows, width)
+                continue
+            widths = [_column_shape(node)[1] for node in nodes]
+            name = self._buffer(rows, sum(widths), "columns")
+            for node, offset, width in zip(nodes, accumulate(widths, initial=0), widths, strict=False):
+                self.slots[node] = [Slot(name, offset, width)]
+
+    def _own_buffer(self, node: Node, rows: Dim, width: int) -> None:
+        assert isinstance(node.target, ColumnValue)
+        name = self._buffer(rows, width, "column_" + node.target.column.name)
+        self.slots[node] = [Slot(name, 0, width)]
+        self.values[node] = Ref(name)
 
     def _buffer(self, rows: Dim, width: int, wanted: str) -> str:
         name = self.names.take(wanted)
@@ -403,6 +420,12 @@ class _Assembler:
         if isinstance(op, Variable):
             return Table(op.key, rows, width, op.dtype, source=op.key)
         return Table(table_name(node), rows, width, known.dtype, made=made)
+
+
+def _column_shape(node: Node) -> tuple[Dim, int]:
+    shape = facts_of(node).shape
+    assert shape is not None and isinstance(shape[1], int)
+    return shape[0], shape[1]
 
 
 def _width(x: Node, whole: Facts) -> int | None:
