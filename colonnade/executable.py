@@ -22,6 +22,10 @@ from colonnade.ir.column import ID_POLICIES
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
 
+SHORT = 64
+_TEXTS = np.array([b"%d" % number for number in range(1024)], object)
+"""Small numbers in decimal: an array of more than `SHORT` of them is looked up rather than written."""
+
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
@@ -263,6 +267,8 @@ class Executable:
 def _decimal(value: Any) -> Any:
     """Integers as an object array of bytes."""
     integers = np.asarray(value)
+    if integers.size > SHORT and integers.min() >= 0 and integers.max() < len(_TEXTS):
+        return _TEXTS[integers]
     made = np.empty(integers.size, object)
     made[:] = [b"%d" % number for number in integers.reshape(-1).tolist()]
     return made.reshape(integers.shape)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,7 +13,7 @@ import torch
 from colonnade.backends.dense_ops import DENSE_OPS, READ_BY_HOST
 from colonnade.backends.sizes import DimFunction, Sizes, dim_function
 from colonnade.errors import ColonnadeError, GraphError, listed
-from colonnade.ir.program import OWN, PLACE, REQUIRE, Instruction, Program, Ref, operands, refs_in
+from colonnade.ir.program import ITEM, OWN, PLACE, REQUIRE, Instruction, Program, Ref, operands, refs_in
 
 Env = list[Any]
 Getter = Callable[[Env], Any]
@@ -30,7 +30,10 @@ FOLDED_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """`env[out] = call(*args(env))`; then the values at `dead` are dropped."""
+    """`env[out] = call(*args(env))`; then the values at `dead` are dropped.
+
+    spread: indices of parts of the result, and where these go.
+    """
 
     call: Callable[..., Any]
     args: Callable[[Env], Sequence[Any]]
@@ -38,6 +41,7 @@ class _Step:
     used: frozenset[int]
     dead: tuple[int, ...]
     where: str
+    spread: tuple[tuple[int, int], ...] = ()
 
 
 class DensePlan:
@@ -45,7 +49,7 @@ class DensePlan:
 
     A value, a literal and a dim each have a place in one list; a call copies the list and fills it in.
     device: where inputs and buffers lie; parameters are moved there and tensors that instructions make are made there.
-    ops: what runs in the place of instructions of a name.
+    ops: what runs in the place of instructions of a name.   arrays: values that are fresh host arrays, no tensors.
     Facts: what is computed from parameters and literals alone is computed here, once, by the same calls on the same
     device, and anew for other weights. An instruction that refuses its operands stays, so that requests say it.
     Strings have no device: an input of strings reaches an output as the host array it is.
@@ -58,6 +62,7 @@ class DensePlan:
         params: Mapping[str, torch.Tensor],
         device: torch.device | str = "cpu",
         ops: Mapping[str, Callable[..., Any]] | None = None,
+        arrays: Collection[str] = (),
     ) -> None:
         self.device = torch.device(device)
         self._ops = {**DENSE_OPS, **(ops or {})}
@@ -80,6 +85,9 @@ class DensePlan:
         self._outputs = tuple((o.name, self._named(o.value.name, f"output {o.name!r}")) for o in program.outputs)
         if self._problems:
             raise GraphError("the dense rest cannot be run", got=listed(self._problems))
+        first = {o.value.name: o.name for o in reversed(program.outputs)}
+        self.fresh = frozenset(output for name, output in first.items() if name in arrays)
+        """Outputs that are fresh host arrays, each in memory of its own."""
         self._source_slots = tuple(self._names[name] for name in self.sources)
         self._forget()
 
@@ -88,6 +96,12 @@ class DensePlan:
         """The tensors that calls share: parameters, and what is computed from them alone."""
         for value in self._template:
             yield from _tensors(value)
+
+    @property
+    def rest(self) -> tuple[tuple[Instruction, ...], dict[str, torch.Tensor]]:
+        """The instructions that each request needs, and the constants that they and the outputs read, by name."""
+        values = {name: self._template[slot] for name, slot in self._names.items() if slot in self._known}
+        return tuple(self._left), {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
 
     def run(self, values: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
         """The outputs by name, from the inputs and buffers by name."""
@@ -99,7 +113,9 @@ class DensePlan:
         with torch.inference_mode():
             for step in self._steps:
                 try:
-                    env[step.out] = step.call(*step.args(env))
+                    value = env[step.out] = step.call(*step.args(env))
+                    for index, slot in step.spread:
+                        env[slot] = value[index]
                 except torch.OutOfMemoryError:  # the device's trouble, not the request's
                     raise
                 except _REFUSALS as error:
@@ -137,7 +153,11 @@ class DensePlan:
             if used <= self._known and line.output not in written and not _varies(line) and self._fold(step):
                 continue
             self._left.append(line)
-            planned.append(step)
+            if line.op == ITEM and planned and isinstance(line.args[1], int) and used == {planned[-1].out}:
+                last = planned[-1]
+                planned[-1] = replace(last, spread=(*last.spread, (line.args[1], out)))
+            else:
+                planned.append(step)
         kept = {self._names[o.value.name] for o in program.outputs if o.value.name in self._names}
         kept |= self._known | set(self._dim_slots.values())
         return self._with_dead(planned, kept)
@@ -168,7 +188,8 @@ class DensePlan:
         steps = []
         later = set(kept)
         for step in reversed(planned):
-            dead = tuple(sorted((step.used | {step.out}) - later))
+            made = {step.out, *(slot for _, slot in step.spread)}
+            dead = tuple(sorted((step.used | made) - later))
             later |= step.used
             steps.append(replace(step, dead=dead))
         return tuple(reversed(steps))

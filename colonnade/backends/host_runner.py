@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,22 @@ from colonnade.ir.program import Program, Weights
 
 
 class HostRunner:
-    """Compiled columns, one a layout, and the dense rest. Facts: any thread may use it at any time."""
+    """Compiled columns, one a layout, and the dense rest. Facts: any thread may use it at any time.
 
-    def __init__(self, program: Program, weights: Weights, columns: Sequence[Columns]) -> None:
+    plan: makes the plan of the dense rest, from its parameters.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        weights: Weights,
+        columns: Sequence[Columns],
+        plan: Callable[[Program, Mapping[str, torch.Tensor]], DensePlan] = DensePlan,
+    ) -> None:
         params = {name: aligned(weights.params[name]) for name, _, _ in program.params}
         self.arenas = ArenaPool(program.buffers)
         self._columns = tuple(columns)
-        self._dense = DensePlan(program, params)
+        self._dense = plan(program, params)
         self._rows: tuple[DimFunction, ...] = tuple(dim_function(b.rows) for b in program.buffers)
         self._kept = storages(self._dense.constants)
         self.table_places: Mapping[str, str] = dict.fromkeys((t.name for t in program.tables), "host")
@@ -55,17 +64,25 @@ class HostRunner:
             zeroed += columns.run(packed, arena.arrays)
         looked_up = time.perf_counter_ns()
         values = self._dense.run({**request.tensors, **arena.tensors}, request.sizes)
-        outputs = owned(values, request, self._kept)
+        outputs = owned(values, request, self._kept, self._dense.fresh)
         ended = time.perf_counter_ns()
         return Outcome(outputs, zeroed, {"columns": looked_up - began, "dense": ended - looked_up})
 
 
-def owned(values: Mapping[str, Any], request: Request, kept: frozenset[int]) -> dict[str, Any]:
-    """The outputs as the caller gets them; what lies in an input, in kept storage or in another output is copied."""
+def owned(
+    values: Mapping[str, Any], request: Request, kept: frozenset[int], fresh: Container[str] = ()
+) -> dict[str, Any]:
+    """The outputs as the caller gets them; what lies in an input, in kept storage or in another output is copied.
+
+    fresh: those that are arrays of their own.
+    """
     taken = {t.untyped_storage().data_ptr() for t in request.tensors.values() if isinstance(t, torch.Tensor)}
     taken |= kept
     outputs: dict[str, Any] = {}
     for name, value in values.items():
+        if name in fresh:
+            outputs[name] = torch.from_numpy(value) if request.is_torch else value
+            continue
         if not isinstance(value, torch.Tensor):
             outputs[name] = np.array(value)
             continue

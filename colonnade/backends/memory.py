@@ -1,14 +1,16 @@
-"""Raw memory for numba: functions that are written for addresses, loads and stores in portable LLVM IR.
+"""Raw memory for numba: addresses of arrays, functions written for addresses, loads and stores in portable LLVM IR.
 
 Legend: an address is an int64. Loads and stores assume no alignment.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic as _intrinsic
@@ -76,3 +78,23 @@ load_f32: Callable[[int], np.float32] = loading(F32, types.float32)
 store_f32: Callable[[int, np.float32], None] = storing(F32, types.float32)
 load_f64: Callable[[int], np.float64] = loading(F64, types.float64)
 store_f64: Callable[[int, np.float64], None] = storing(F64, types.float64)
+
+_DATA = 16  # where in numpy's array object its data pointer lies
+
+
+def _slow_address(array: npt.NDArray[Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+def _fast_address(array: npt.NDArray[Any]) -> int:
+    return ctypes.c_int64.from_address(id(array) + _DATA).value
+
+
+def _choose_address() -> Any:
+    """The layout of an array object is part of numpy's C interface; it is checked, as another Python may differ."""
+    probes: list[npt.NDArray[Any]] = [np.zeros(3), np.zeros((2, 5), np.uint8)[1:, 1:]]
+    fits = ctypes.sizeof(ctypes.c_void_p) == 8 and object.__basicsize__ == _DATA
+    return _fast_address if fits and all(_fast_address(p) == _slow_address(p) for p in probes) else _slow_address
+
+
+address_of = _choose_address()

@@ -1,4 +1,4 @@
-"""`colonnade warmup`: compile the CPU engine and what decodes Examples, so that the first load does not."""
+"""`colonnade warmup`: compile what the target cpu runs ahead of time, so that the first load does not."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 
 from colonnade.backends.cpu.cache import ENGINE
 from colonnade.backends.examples import LOOPS
+from colonnade.backends.tape.tape import TAPES
 from colonnade.cli.common import Debug, Json, Progress, ShowProgress, print_json, verb
 from colonnade.config import settings
 from colonnade.testing.timing import human_seconds
@@ -13,13 +14,15 @@ from colonnade.testing.timing import human_seconds
 
 @verb
 def warmup(json_: Json = False, progress: ShowProgress = False, debug: Debug = False) -> None:
-    """Compile the engine, and the loops that decode Examples, for this machine's CPU into the cache."""
+    """Compile the engine, and the loops for Examples and dense networks, for this machine's CPU into the cache."""
     began = time.perf_counter()
     with Progress(progress) as say:
         say("compile the engine")
         ENGINE.warm()
         say("compile the loops that decode Examples")
         LOOPS.warm()
+        say("compile the loops of short dense networks")
+        TAPES.warm()
     seconds = time.perf_counter() - began
     folder = settings().cache_dir
     if json_:

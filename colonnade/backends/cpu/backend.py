@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,9 @@ from colonnade.backends.cpu.descriptor import Lowered, lower_columns
 from colonnade.backends.cpu.pool import POOL
 from colonnade.backends.cpu.scratch import ROW_TILE
 from colonnade.backends.host_runner import HostRunner
+from colonnade.backends.memory import address_of
+from colonnade.backends.tape.lower import taped
+from colonnade.backends.tape.tape import TAPES
 from colonnade.core.batch import Layout, Packed
 from colonnade.core.strings import Strings
 from colonnade.errors import FeedError, IdRangeError, OptionError, ShapeError, listed
@@ -33,25 +35,6 @@ ITEMS_A_THREAD, ITEM_NANOSECONDS = 4, 20_000
 SMALL_TILE = 16
 """Rows of an item are a multiple of this where one column block has too few of whole tiles for all threads."""
 _STRING_OFFSETS = (w.SOURCES + 8 * w.DTYPES.index("string")) // 8
-_DATA = 16  # where in numpy's array object its data pointer lies
-
-
-def _slow_address(array: Array) -> int:
-    return int(array.__array_interface__["data"][0])
-
-
-def _fast_address(array: Array) -> int:
-    return ctypes.c_int64.from_address(id(array) + _DATA).value
-
-
-def _choose_address() -> Any:
-    """The layout of an array object is part of numpy's C interface; it is checked, as another Python may differ."""
-    probes: list[Array] = [np.zeros(3), np.zeros((2, 5), np.uint8)[1:, 1:]]
-    fits = ctypes.sizeof(ctypes.c_void_p) == 8 and object.__basicsize__ == _DATA
-    return _fast_address if fits and all(_fast_address(p) == _slow_address(p) for p in probes) else _slow_address
-
-
-address_of = _choose_address()
 
 
 class _Call:
@@ -254,12 +237,13 @@ class CpuBackend:
     ) -> HostRunner:
         """The columns of every layout and the dense rest, on the host."""
         columns = [self.compile(program, weights, x, id_policy=id_policy, threads=threads) for x in layouts]
-        return HostRunner(program, weights, columns)
+        return HostRunner(program, weights, columns, taped)
 
     def export_compiled(self, folder: Path) -> tuple[Path, ...]:
         """The engine's code for this machine's CPU and for x86-64-v3."""
-        return ENGINE.export_code(folder)
+        return (*ENGINE.export_code(folder), *TAPES.export_code(folder))
 
     def import_compiled(self, folder: Path) -> bool:
         """Look for the engine's code in a folder too."""
+        TAPES.import_code(folder)
         return ENGINE.import_code(folder)

@@ -9,7 +9,7 @@ from typing import Any
 
 from numba import types
 
-from colonnade.backends import memory
+from colonnade.backends import lanes, memory
 from colonnade.backends.code_cache import CodeCache, Results
 from colonnade.backends.cpu import (
     elements,
@@ -35,7 +35,7 @@ PARTS = (elements, lookups, single, pooling, pooled, tokens, long_rows, unpooled
 
 NOT_COMPILED = frozenset({"backend.py", "context.py", "descriptor.py", "pool.py"})
 """Files of this package that nothing of the compiled code comes from."""
-ELSEWHERE = (memory, fingerprint, quantize, word_map)
+ELSEWHERE = (lanes, memory, fingerprint, quantize, word_map)
 """Other modules that compiled functions or numbers in them come from."""
 
 

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from colonnade.backends.cpu import scratch
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.context import Context
-from colonnade.backends.cpu.intrinsics import LANES
 from colonnade.backends.cpu.tiles.registry import FILTERS, JOINED, Memory, Step, encode, lower
+from colonnade.backends.lanes import LANES
 from colonnade.core.batch import Layout
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.core.quantize import ALIGNMENT, BFLOAT16, FLOAT16, INT8_ROWWISE, TAIL, carrier

@@ -1,4 +1,4 @@
-"""SIMD values, scratch memory, atomics and system calls for numba, in portable LLVM IR.
+"""SIMD loads and stores, scratch memory, atomics and system calls for numba, in portable LLVM IR.
 
 Legend: an address is an int64. Loads and stores assume no alignment unless they say so.
 """
@@ -13,8 +13,8 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import models, register_model
 
+from colonnade.backends.lanes import LANES, LANES_TYPE, VECTOR, WORDS, splat
 from colonnade.backends.memory import (
     F32,
     F64,
@@ -26,32 +26,9 @@ from colonnade.backends.memory import (
     I128,
     POINTER,
     intrinsic,
-    loading,
-    storing,
 )
 
-LANES = 8
 BYTES = 16
-
-
-class _Lanes(types.Type):
-    """A numba value of eight float32 lanes."""
-
-    def __init__(self) -> None:
-        super().__init__(name=f"lanes{LANES}f32")
-
-
-LANES_TYPE = _Lanes()
-VECTOR, WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
-
-
-@register_model(_Lanes)
-class _LanesModel(models.PrimitiveModel):
-    def __init__(self, manager: Any, fe_type: Any) -> None:
-        super().__init__(manager, fe_type, VECTOR)
-
-
-load_lanes, store_lanes = loading(VECTOR, LANES_TYPE), storing(VECTOR, LANES_TYPE)
 
 
 def _all(kind: Any, value: Any) -> Any:
@@ -122,49 +99,6 @@ def stream_lanes(typing: Any, address: Any, value: Any) -> Any:
     return types.void(types.int64, LANES_TYPE), generate
 
 
-def _splat(builder: Any, value: Any, vector: ir.VectorType) -> Any:
-    undefined = ir.Constant(vector, ir.Undefined)
-    first = builder.insert_element(undefined, value, ir.Constant(I32, 0))
-    zeros = ir.Constant(ir.VectorType(I32, vector.count), [0] * vector.count)
-    return builder.shuffle_vector(first, undefined, zeros)
-
-
-@intrinsic
-def lanes(typing: Any, value: Any) -> Any:
-    """The value in every lane."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _splat(builder, args[0], VECTOR)
-
-    return LANES_TYPE(types.float32), generate
-
-
-def _lanewise(name: str) -> Any:
-    @intrinsic
-    def operate(typing: Any, a: Any, b: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return getattr(builder, name)(args[0], args[1])
-
-        return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
-
-    return operate
-
-
-add_lanes, mul_lanes, div_lanes = _lanewise("fadd"), _lanewise("fmul"), _lanewise("fdiv")
-
-
-@intrinsic
-def max_lanes(typing: Any, a: Any, b: Any) -> Any:
-    """`b` in lanes where b > a or b is NaN, else `a`."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        a, b = args
-        larger = builder.or_(builder.fcmp_ordered(">", b, a), builder.fcmp_unordered("uno", b, b))
-        return builder.select(larger, b, a)
-
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
-
-
 def _count_at_most(element: ir.Type, numba_type: types.Type) -> Any:
     @intrinsic
     def count(typing: Any, address: Any, x: Any) -> Any:
@@ -176,7 +110,7 @@ def _count_at_most(element: ir.Type, numba_type: types.Type) -> Any:
             for half in (0, 1):
                 at = builder.add(args[0], ir.Constant(I64, half * LANES * (4 if element is F32 else 8)))
                 bounds = builder.load(builder.inttoptr(at, POINTER), typ=vector, align=32)
-                hits = builder.bitcast(builder.fcmp_ordered("<=", bounds, _splat(builder, args[1], vector)), I8)
+                hits = builder.bitcast(builder.fcmp_ordered("<=", bounds, splat(builder, args[1], vector)), I8)
                 # Two counts are cheaper than one of joined masks where a register holds eight lanes.
                 total = builder.add(total, builder.zext(builder.ctpop(builder.zext(hits, I32)), I64))
             return total
@@ -195,7 +129,7 @@ def _equal_bytes_at(typing: Any, address: Any, byte: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         vector = ir.VectorType(I8, BYTES)
         text = builder.load(builder.inttoptr(args[0], POINTER), typ=vector, align=1)
-        hits = builder.icmp_unsigned("==", text, _splat(builder, args[1], vector))
+        hits = builder.icmp_unsigned("==", text, splat(builder, args[1], vector))
         return builder.zext(builder.bitcast(hits, I16), I64)
 
     return types.int64(types.int64, types.uint8), generate

@@ -10,18 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.backends.cpu.intrinsics import (
-    LANES,
-    add_lanes,
-    div_lanes,
-    lanes,
-    load_lanes,
-    max_lanes,
-    mul_lanes,
-    prefetch,
-    store_lanes,
-    stream_lanes,
-)
+from colonnade.backends.cpu.intrinsics import prefetch, stream_lanes
+from colonnade.backends.lanes import LANES, add_lanes, div_lanes, lanes, load_lanes, max_lanes, mul_lanes, store_lanes
 from colonnade.backends.memory import kernel, load_f32, load_i64, store_f32
 
 ONE, ZERO = np.float32(1), np.float32(0)

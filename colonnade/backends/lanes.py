@@ -1,0 +1,124 @@
+"""Vectors of eight float32 for numba, in portable LLVM IR.
+
+Legend: an address is an int64. Loads and stores assume no alignment.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import models, register_model
+
+from colonnade.backends.memory import F32, I32, intrinsic, loading, storing
+
+LANES = 8
+
+
+class _Lanes(types.Type):
+    """A numba value of eight float32 lanes."""
+
+    def __init__(self) -> None:
+        super().__init__(name=f"lanes{LANES}f32")
+
+
+LANES_TYPE = _Lanes()
+VECTOR, WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
+
+
+@register_model(_Lanes)
+class _LanesModel(models.PrimitiveModel):
+    def __init__(self, manager: Any, fe_type: Any) -> None:
+        super().__init__(manager, fe_type, VECTOR)
+
+
+load_lanes, store_lanes = loading(VECTOR, LANES_TYPE), storing(VECTOR, LANES_TYPE)
+
+
+def splat(builder: Any, value: Any, vector: ir.VectorType) -> Any:
+    """The value in every lane."""
+    undefined = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(undefined, value, ir.Constant(I32, 0))
+    zeros = ir.Constant(ir.VectorType(I32, vector.count), [0] * vector.count)
+    return builder.shuffle_vector(first, undefined, zeros)
+
+
+@intrinsic
+def lanes(typing: Any, value: Any) -> Any:
+    """The value in every lane."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return splat(builder, args[0], VECTOR)
+
+    return LANES_TYPE(types.float32), generate
+
+
+def _lanewise(name: str) -> Any:
+    @intrinsic
+    def operate(typing: Any, a: Any, b: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return getattr(builder, name)(args[0], args[1])
+
+        return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
+
+    return operate
+
+
+add_lanes, sub_lanes = _lanewise("fadd"), _lanewise("fsub")
+mul_lanes, div_lanes = _lanewise("fmul"), _lanewise("fdiv")
+
+
+@intrinsic
+def max_lanes(typing: Any, a: Any, b: Any) -> Any:
+    """`b` in lanes where b > a or b is NaN, else `a`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        a, b = args
+        larger = builder.or_(builder.fcmp_ordered(">", b, a), builder.fcmp_unordered("uno", b, b))
+        return builder.select(larger, b, a)
+
+    return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
+
+
+@intrinsic
+def multiply_add(typing: Any, a: Any, b: Any, c: Any) -> Any:
+    """`a * b + c`, rounded once where the CPU does both at once."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(VECTOR, [VECTOR] * 3)
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32"), args)
+
+    return LANES_TYPE(LANES_TYPE, LANES_TYPE, LANES_TYPE), generate
+
+
+@intrinsic
+def positive_lanes(typing: Any, a: Any) -> Any:
+    """`0` in lanes where a < 0, else `a`."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        zeros = ir.Constant(VECTOR, [0.0] * LANES)
+        return builder.select(builder.fcmp_ordered("<", args[0], zeros), zeros, args[0])
+
+    return LANES_TYPE(LANES_TYPE), generate
+
+
+@intrinsic
+def lane_of(typing: Any, a: Any, k: Any) -> Any:
+    """The value in lane k."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.extract_element(args[0], builder.trunc(args[1], I32))
+
+    return types.float32(LANES_TYPE, types.int64), generate
+
+
+@intrinsic
+def to_f32(typing: Any, integer: Any) -> Any:
+    """The nearest float32 of an int64. Facts: numba's own conversion rounds twice, by way of float64."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.sitofp(args[0], F32)
+
+    return types.float32(types.int64), generate

@@ -1,0 +1,134 @@
+"""A tape in memory, and how a request calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from numba import types
+
+from colonnade.backends import lanes, memory
+from colonnade.backends.code_cache import CodeCache, Results
+from colonnade.backends.dense import DensePlan
+from colonnade.backends.memory import address_of
+from colonnade.backends.tape import kernels, products
+from colonnade.backends.tape import words as w
+
+Array = npt.NDArray[Any]
+ALIGNMENT = 64
+HEADER = w.BASES // 8
+PAIR = w.BASE_BYTES // 8
+
+
+def aligned(num_bytes: int) -> Array:
+    """Zeroed bytes that begin at a multiple of 64."""
+    raw = np.zeros(num_bytes + ALIGNMENT, np.uint8)
+    skip = -raw.ctypes.data % ALIGNMENT
+    return raw[skip : skip + num_bytes]
+
+
+@dataclass(frozen=True, eq=False)
+class Tape:
+    """steps: words.   constants: what the steps hold addresses of.   scratch: its bytes.
+    results: shape behind the rows, dtype of each result.   plain: the same by torch, its operands and results by name.
+    most: rows up to which the tape is the faster.
+    """
+
+    steps: Array
+    constants: Sequence[Array]
+    scratch: int
+    operands: tuple[str, ...]
+    results: tuple[tuple[str, tuple[int, ...], torch.dtype], ...]
+    plain: DensePlan
+    symbol: str
+    most: int
+
+
+class _Call:
+    """The context of one call at a time; reused."""
+
+    def __init__(self, tape: Tape, num_tensors: int) -> None:
+        array = np.zeros(HEADER + PAIR * (w.TENSORS + num_tensors), np.int64)
+        self._scratch = aligned(tape.scratch)
+        array[w.COUNT // 8] = len(tape.steps) // (w.STEP_BYTES // 8)
+        array[w.STEPS // 8] = tape.steps.ctypes.data
+        array[HEADER] = self._scratch.ctypes.data
+        self.words = memoryview(array.data)
+        self.address = int(array.ctypes.data)
+
+
+class TapeCall:
+    """An op of the dense rest: `(rows, tensor, ..) -> (result, ..)`. Facts: any thread may call it at any time.
+
+    arrays: results that are given as host arrays.
+    """
+
+    def __init__(self, tape: Tape, arrays: Container[str] = ()) -> None:
+        self._tape = tape
+        self._run = TAPES.warm()
+        self._calls: list[_Call] = []
+        self._plain_operands = frozenset(tape.plain.sources)
+        self._made = tuple((shape, numpy_dtype(dtype), name in arrays) for name, shape, dtype in tape.results)
+
+    def __call__(self, rows: int, *tensors: torch.Tensor) -> tuple[Any, ...]:
+        tape = self._tape
+        if rows > tape.most or rows == 0:
+            return self._by_torch(rows, tensors)
+        made = [np.empty((rows, *shape), dtype) for shape, dtype, _ in self._made]
+        try:
+            call = self._calls.pop()
+        except IndexError:
+            call = _Call(tape, len(tensors) + len(made))
+        words = call.words
+        words[w.ROWS // 8] = rows
+        at = HEADER + PAIR * w.TENSORS
+        held = []
+        for tensor in tensors:
+            if tensor.dim() > 1 and tensor.stride(-1) != 1 and tensor.shape[-1] != 1:
+                tensor = tensor.contiguous()
+                held.append(tensor)
+            words[at] = tensor.data_ptr()
+            words[at + 1] = tensor.stride(0) * tensor.itemsize
+            at += PAIR
+        for array in made:
+            words[at] = address_of(array)
+            words[at + 1] = array.strides[0]
+            at += PAIR
+        self._run(call.address)
+        self._calls.append(call)
+        given = zip(made, self._made, strict=True)
+        return tuple([array if is_array else torch.from_numpy(array) for array, (_, _, is_array) in given])
+
+    def _by_torch(self, rows: int, tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
+        tape = self._tape
+        given = {k: v for k, v in zip(tape.operands, tensors, strict=True) if k in self._plain_operands}
+        found = tape.plain.run(given, {tape.symbol: rows})
+        results = zip(tape.results, self._made, strict=True)
+        return tuple([np.array(found[name]) if is_array else found[name] for (name, _, _), (_, _, is_array) in results])
+
+
+def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
+    """The same type of numpy's."""
+    return np.dtype(str(dtype).removeprefix("torch."))
+
+
+def _sources() -> Iterable[Path]:
+    return (Path(module.__file__) for module in (kernels, products, w, lanes, memory))
+
+
+def _results() -> Results:
+    signature = (types.int64,)
+    kernels.run.compile(signature)
+    return {"run": kernels.run.overloads[signature]}
+
+
+def _code(results: Results) -> Any:
+    return results["run"].entry_point
+
+
+TAPES = CodeCache("tape", "the loops of short dense networks", _sources, _results, _code)

@@ -1,0 +1,40 @@
+"""Where each word of a tape and of a call's context lies. Units: bytes from its start, 8 a word.
+
+A *base* is where operands lie: the scratch memory of the call, constants, or a tensor that a request brings or gets.
+"""
+
+from __future__ import annotations
+
+# A step: a code, numbers, and operands, the result first.
+CODE = 0
+WIDTH = 8  # elements a row of the result
+INNER = 16  # of a product: elements a row of its operand
+RELU = 24  # of a product: 1 where negative results become 0
+OPERANDS = 32
+STEP_BYTES = 160
+
+# An operand.
+BASE = 0
+OFFSET = 8  # from the base, of the first row
+STRIDE = 16  # from row to row, in scratch memory and constants; tensors have their own
+PITCH = 24  # from element to element: 0 where one stands for all
+OPERAND_BYTES = 32
+
+# A call's context.
+COUNT = 0  # of steps
+ROWS = 8
+STEPS = 16  # address
+BASES = 32  # an address and the stride of its rows, for each base
+BASE_BYTES = 16
+SCRATCH, CONSTANTS, TENSORS = 0, 1, 2  # bases; tensors from there on
+
+ADD, SUB, MUL, DIV, COMPARE, PRODUCT, SELECT = range(7)
+COPY, COPY_WIDE, RELU_OF = range(7, 10)
+UNARY, SOFTMAX, ARGMAX, FROM_I32, FROM_I64 = range(10, 15)
+"""Codes of steps: of several operands; moving one; computing from one. A unary and a comparison have their kind in
+`INNER`, softmax and argmax the elements of their operand."""
+SIGMOID, TANH, EXP, SQRT, NEG, ABS, ROUND = range(7)
+EQ, NE, LT, LE, GT, GE = range(6)
+
+TILE = 32
+"""Rows that pass through all steps at a time."""
