@@ -150,7 +150,7 @@ def _unary(kind: int, out: int, so: int, a: int, sa: int, pa: int, rows: int, n:
 
 
 @kernel
-def _holds(kind: int, a: np.float32, b: np.float32) -> bool:
+def _holds(kind: int, a: np.float32, b: np.float32) -> Any:
     if kind == w.EQ:
         return a == b
     if kind == w.NE:

@@ -141,8 +141,7 @@ class _Lowering:
     def _tape(
         self, part: Part, lines: Sequence[Instruction], tensors: Sequence[Value], results: Sequence[Value]
     ) -> Tape:
-        operands_of = tuple(v.name for v in tensors)
-        scratch = part.settle(operands_of, results)
+        scratch = part.settle([v.name for v in tensors], results)
         inputs = tuple(Input(v.name, str(v.dtype).removeprefix("torch."), v.shape) for v in tensors)
         outputs = tuple(Output(v.name, Ref(v.name), "", v.shape) for v in results)
         constants = {n: self._params[n] for line in lines for n in refs_in(operands(line)) if n in self._params}
@@ -151,12 +150,16 @@ class _Lowering:
             steps=part.words(),
             constants=part.constants,
             scratch=scratch,
-            operands=operands_of,
-            results=tuple((v.name, tuple(v.shape[1:]), v.dtype) for v in results),
+            operands=tuple(map(_form, tensors)),
+            results=tuple(map(_form, results)),
             plain=DensePlan(Program(inputs, (), (), (), tuple(lines), outputs), constants),
             symbol=part.rows.name,
             most=self._most // max(1, part.work),
         )
+
+
+def _form(value: Value) -> tuple[str, tuple[Any, ...], torch.dtype]:
+    return value.name, value.shape[1:], value.dtype
 
 
 def after(value: torch.Tensor, _: object) -> torch.Tensor:

@@ -47,7 +47,7 @@ def _floats(part: Part, values: Sequence[Any]) -> tuple[list[Value], tuple[Dim, 
         if value.constant is not None:
             _demand(_fits(value.shape, ranks == {2}))
     shape = (part.rows,) if ranks == {1} else (part.rows, width)
-    return made, shape  # type: ignore[return-value]
+    return made, shape
 
 
 def _fits(shape: tuple[Dim, ...], matrix: bool) -> bool:

@@ -18,6 +18,7 @@ from colonnade.backends.dense import DensePlan
 from colonnade.backends.memory import address_of
 from colonnade.backends.tape import kernels, products
 from colonnade.backends.tape import words as w
+from colonnade.errors import ShapeError
 
 Array = npt.NDArray[Any]
 ALIGNMENT = 64
@@ -35,14 +36,14 @@ def aligned(num_bytes: int) -> Array:
 @dataclass(frozen=True, eq=False)
 class Tape:
     """steps: words.   constants: what the steps hold addresses of.   scratch: its bytes.
-    results: shape behind the rows, dtype of each result.   plain: the same by torch, its operands and results by name.
+    operands, results: name, shape behind the rows and dtype of each.   plain: the same by torch.
     most: rows up to which the tape is the faster.
     """
 
     steps: Array
     constants: Sequence[Array]
     scratch: int
-    operands: tuple[str, ...]
+    operands: tuple[tuple[str, tuple[int, ...], torch.dtype], ...]
     results: tuple[tuple[str, tuple[int, ...], torch.dtype], ...]
     plain: DensePlan
     symbol: str
@@ -66,6 +67,7 @@ class TapeCall:
     """An op of the dense rest: `(rows, tensor, ..) -> (result, ..)`. Facts: any thread may call it at any time.
 
     arrays: results that are given as host arrays.
+    Errors: ShapeError where an operand does not have the form that the program says.
     """
 
     def __init__(self, tape: Tape, arrays: Container[str] = ()) -> None:
@@ -88,7 +90,9 @@ class TapeCall:
         words[w.ROWS // 8] = rows
         at = HEADER + PAIR * w.TENSORS
         held = []
-        for tensor in tensors:
+        for tensor, (name, shape, dtype) in zip(tensors, tape.operands, strict=True):
+            if tensor.shape != (rows, *shape) or tensor.dtype != dtype:
+                raise ShapeError("a value of another form", where=name, got=f"{tensor.dtype}{tuple(tensor.shape)}")
             if tensor.dim() > 1 and tensor.stride(-1) != 1 and tensor.shape[-1] != 1:
                 tensor = tensor.contiguous()
                 held.append(tensor)
@@ -106,10 +110,10 @@ class TapeCall:
 
     def _by_torch(self, rows: int, tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         tape = self._tape
-        given = {k: v for k, v in zip(tape.operands, tensors, strict=True) if k in self._plain_operands}
+        given = {k: v for (k, _, _), v in zip(tape.operands, tensors, strict=True) if k in self._plain_operands}
         found = tape.plain.run(given, {tape.symbol: rows})
         results = zip(tape.results, self._made, strict=True)
-        return tuple([np.array(found[name]) if is_array else found[name] for (name, _, _), (_, _, is_array) in results])
+        return tuple([found[n].numpy().copy() if is_array else found[n] for (n, _, _), (_, _, is_array) in results])
 
 
 def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
