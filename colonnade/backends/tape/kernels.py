@@ -2,7 +2,7 @@
 
 Legend: `out`, `a`, `b`, `c` are addresses of first rows, `so`, `sa`, .. strides from row to row, `pa`, .. pitches from
 element to element, all in bytes; n elements a row.
-Facts: what IEEE arithmetic rounds once is bit-equal to torch; exponentials are computed in float64.
+Facts: sums, products and quotients of elements are bit-equal to torch; exponentials are computed in float64.
 """
 
 from __future__ import annotations
