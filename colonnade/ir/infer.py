@@ -17,6 +17,7 @@ from colonnade.core.dims import Dim
 from colonnade.core.facts import Facts
 from colonnade.errors import ColonnadeError, GraphError
 from colonnade.ir.graph import Graph, Node, op_of, source_of
+from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.op import GraphOp, Inferred
@@ -129,7 +130,7 @@ def rename(graph: Graph, mapping: Mapping[sympy.Symbol, Dim]) -> None:
     """Give dims of inputs other names; facts are those of the old ones until the graph is inferred again."""
     names = {s.name: str(to) for s, to in mapping.items()}
     for node in graph.nodes():
-        if isinstance(node.target, Placeholder | RaggedInput):
+        if isinstance(node.target, ParseExample | Placeholder | RaggedInput):
             node.target = node.target.renamed(names)
 
 

@@ -21,6 +21,10 @@ Call = Callable[[Any, Any, list[Any]], Any]
 OURS = {
     "parse_example",
     "ragged_input",
+    "ragged_to_dense",
+    "pad_rows",
+    "row_marks",
+    "row_ends",
     "weighted_bag",
     "embedding_bag",
     "join_shards",
@@ -206,6 +210,7 @@ CALLS: dict[str, Call] = {
     "round": unary("Round"),
     "rsqrt": unary("Rsqrt"),
     "scatter_nd": lambda r, op, a: r.ScatterNd(indices=a[0], updates=a[1], shape=a[2]),
+    "segment_max": lambda r, op, a: r.SegmentMax(data=a[0], segment_ids=a[1]),
     "segment_sum": lambda r, op, a: r.SegmentSum(data=a[0], segment_ids=a[1]),
     "select": select,
     "selu": unary("Selu", "features"),

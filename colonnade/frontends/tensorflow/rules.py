@@ -17,6 +17,7 @@ from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.lookup_table_find import LookupTableFind
 from colonnade.ops.graph.ragged_input import RaggedInput
+from colonnade.ops.graph.ragged_to_dense import RaggedToDense
 from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.string_split import StringSplit
 from colonnade.ops.op import GraphOp
@@ -99,6 +100,17 @@ def ragged_to_sparse(importer: Importer, source: Source) -> Node:
     return importer.add(RaggedInput("splits"), *importer.operands(source), source=source)
 
 
+def ragged_to_tensor(importer: Importer, source: Source) -> Node:
+    """RaggedTensorToTensor of one level of splits, as wide as the longest row."""
+    kinds = [kind if isinstance(kind, str) else kind.decode() for kind in source.attrs.get("row_partition_types", ())]
+    if kinds != ["ROW_SPLITS"]:
+        raise ImportFailure("RaggedTensorToTensor of other rows than one level of splits", got=", ".join(kinds))
+    shape, values, default, splits = importer.operands(source)
+    if not isinstance(shape.target, Constant) or (shape.target.value.array != -1).any():
+        raise ImportFailure("RaggedTensorToTensor to a shape of its own is not supported")
+    return importer.add(RaggedToDense(), splits, values, default, source=source)
+
+
 def sparse_cross(importer: Importer, source: Source) -> Node:
     """SparseCross into hash buckets."""
     buckets = source.attrs.get("num_buckets", 0)
@@ -119,6 +131,7 @@ RULES: dict[str, Rule] = {
     "ParseExampleV2": parse_example_v2,
     "PreventGradient": alias,
     "RaggedTensorToSparse": ragged_to_sparse,
+    "RaggedTensorToTensor": ragged_to_tensor,
     "ReadVariableOp": alias,
     "ResourceGather": resource_gather,
     "Snapshot": alias,

@@ -88,6 +88,7 @@ from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.reverse import Reverse
 from colonnade.ops.graph.round import Round
 from colonnade.ops.graph.rsqrt import Rsqrt
+from colonnade.ops.graph.segment_max import SegmentMax
 from colonnade.ops.graph.segment_sum import SegmentSum
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.selu import Selu
@@ -221,6 +222,12 @@ def _div(a: Attrs) -> GraphOp:
     return RealDiv() if str(a.get("T", "")).startswith("float") else TruncateDiv()
 
 
+def _segment_max(a: Attrs) -> GraphOp:
+    if not str(a.get("T", "")).startswith(("int", "uint")):
+        raise ImportFailure("SegmentMax of floats is not supported", got=str(a.get("T")))
+    return SegmentMax()
+
+
 def _bias_add(a: Attrs) -> GraphOp:
     layout = a.get("data_format", b"NHWC")
     if layout not in (b"NHWC", "NHWC", b"", ""):
@@ -321,6 +328,7 @@ SPELLINGS: dict[str, Spelling] = {
     "Rint": lambda a: Round(),
     "Round": lambda a: Round(),
     "Rsqrt": lambda a: Rsqrt(),
+    "SegmentMax": _segment_max,
     "SegmentSum": lambda a: SegmentSum(),
     "Select": lambda a: Select(v1=True),
     "SelectV2": lambda a: Select(),

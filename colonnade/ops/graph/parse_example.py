@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -26,10 +27,12 @@ class ParseExample(GraphOp):
     Each group has an output for every feature of that kind, in the order of `features`.
     Facts: rows of indices strictly increase and positions in a row count from 0; keys are distinct, but for padded
     ones.
+    widths: by key, a name for the most values (or blocks) of a row; without one it is a size that only the data decide.
     Errors: FeedError that lists every Example with a feature that is absent, of another dtype or number of values.
     """
 
     features: tuple[Feature, ...]
+    widths: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         keys = [f.key for f in self.features if f.kind != "padded"]
@@ -56,6 +59,10 @@ class ParseExample(GraphOp):
         what, k = ("values", output) if output < num_ragged else ("splits", output - num_ragged)
         return self.of(*RAGGED)[k], what
 
+    def renamed(self, names: Mapping[str, str]) -> ParseExample:
+        """The same op with other names of dims."""
+        return replace(self, widths=tuple((key, names.get(width, width)) for key, width in self.widths))
+
     def infer(self, *args: Facts) -> Inferred:
         """One row an Example; the data decide how many values a row has."""
         (serialized,) = args
@@ -63,9 +70,11 @@ class ParseExample(GraphOp):
         want_rank("parse_example", serialized, 1)
         num = len(self.features)
         rows = serialized.shape[0] if serialized.shape is not None else fresh(2 * num)
+        named = dict(self.widths)
         made: dict[tuple[int, str], Facts] = {}
         for k, feature in enumerate(self.features):
-            for what, known in _outputs(feature, rows, fresh(2 * k), fresh(2 * k + 1)).items():
+            most = dims.symbol(named[feature.key]) if feature.key in named else fresh(2 * k + 1)
+            for what, known in _outputs(feature, rows, fresh(2 * k), most).items():
                 made[k, what] = known
         places = (self.place(output) for output in range(self.num_outputs))
         return Inferred(tuple(made[self.features.index(feature), what] for feature, what in places))

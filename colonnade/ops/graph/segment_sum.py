@@ -10,11 +10,7 @@ import torch
 
 from colonnade.core import facts
 from colonnade.core.facts import Facts
-from colonnade.errors import GraphError, ShapeError
-from colonnade.ops.graph._facts import one, want_dtype, want_rank
-from colonnade.ops.graph._segment import segments
-from colonnade.ops.graph._values import array
-from colonnade.ops.graph.sparse_segment_reduce import INDEX, count_of
+from colonnade.ops.graph._segment import reduced, rows_and_segments
 from colonnade.ops.op import GraphOp, Inferred, Value
 
 
@@ -29,22 +25,11 @@ class SegmentSum(GraphOp):
     def infer(self, *args: Facts) -> Inferred:
         """Content of the segment ids to shape."""
         data, ids = args
-        want_dtype("segment_sum", data, facts.FLOATING | facts.INTEGER, "data")
-        want_dtype("segment_sum", ids, INDEX, "segment ids")
-        want_rank("segment_sum", ids, 1, "segment ids")
-        if data.shape is None:
-            return one(facts.facts(data.dtype, None))
-        if not data.shape:
-            raise ShapeError("segment_sum: data has no rows", got="()", want="at least 1 dimension")
-        equal = ((data.shape[0], ids.shape[0]),) if ids.shape is not None else ()
-        return one(facts.facts(data.dtype, (count_of(ids), *data.shape[1:])), equal)
+        return reduced("segment_sum", data, ids, facts.FLOATING | facts.INTEGER)
 
     def reference(self, *args: Value) -> Value:
         """One row after the other."""
-        data, ids = (array(v) for v in args)
-        if len(data) != len(ids):
-            raise GraphError("segment_sum: rows and segment ids differ", got=f"{len(data)} and {len(ids)}")
-        count = segments("segment_sum", ids, None)
+        data, ids, count = rows_and_segments("segment_sum", args)
         rows = torch.from_numpy(data.reshape(len(ids), math.prod(data.shape[1:])))
         made = torch.zeros(count, rows.shape[1], dtype=rows.dtype)
         made.index_add_(0, torch.from_numpy(ids.astype(np.int64)), rows)

@@ -9,17 +9,14 @@ from typing import Literal
 import numpy as np
 import torch
 
-from colonnade.core import dims, facts
-from colonnade.core.dims import Dim
+from colonnade.core import facts
 from colonnade.core.facts import Facts
 from colonnade.core.pooling import POOLINGS, pool
 from colonnade.errors import GraphError, ShapeError
 from colonnade.ops.graph._facts import one, want_dtype, want_rank
-from colonnade.ops.graph._segment import segments
+from colonnade.ops.graph._segment import INDEX, count_of, segments
 from colonnade.ops.graph._values import array, check_range, integer
 from colonnade.ops.op import GraphOp, Inferred, Value, fresh
-
-INDEX = ("int32", "int64")
 
 
 @dataclass(frozen=True)
@@ -68,15 +65,3 @@ class SparseSegmentReduce(GraphOp):
         rows = torch.from_numpy(data[indices]).reshape(len(ids), math.prod(data.shape[1:]))
         made = pool(rows, torch.from_numpy(ids.astype(np.int64)), None, self.pooling, count)
         return made.reshape(count, *data.shape[1:])
-
-
-def count_of(ids: Facts) -> Dim:
-    """The last segment id + 1, where the ids are `i // k` or known."""
-    if ids.ints is not None and ids.order > facts.Order.NONE:
-        return ids.ints[-1] + 1 if ids.ints else 0
-    if isinstance(ids.content, facts.Indexed) and ids.shape is not None and len(ids.content.terms) == 1:
-        (term,) = ids.content.terms
-        if term.coefficient == 1 and term.modulus is None and ids.content.constant == 0:
-            count = dims.div_exact(ids.shape[0], term.divisor) if term.divisor != 0 else None
-            return fresh(0) if count is None else count
-    return fresh(0)

@@ -826,15 +826,52 @@ def _matrix(w: World, rows: int) -> tuple[Val, Val, Val]:
     return made, w.fed(values), w.any(np.array([rows, columns], np.int64))
 
 
-@maker("segment_sum")
-def segment_sum(w: World) -> Case:
+def places(w: World) -> tuple[Val, Val, int]:
+    """An index matrix of two columns whose elements rise, mostly, its dense shape, and the number of elements."""
     r = w.random
-    data = numbers(r, shape(r, 1, 3), r.choice(["float32", "int32", "int64"]), True)
+    rows, width = r.choice(SIZES), r.choice(SIZES)
+    every = [[k, j] for k in range(rows) for j in range(width) if r.random() < 0.6]
+    if r.random() < 0.1:
+        r.shuffle(every)
+    if r.random() < 0.05:
+        width -= 1
+    return w.fed(np.array(every, np.int64).reshape(-1, 2)), w.any(np.array([rows, width])), len(every)
+
+
+@maker("pad_rows")
+def pad_rows(w: World) -> Case:
+    r = w.random
+    indices, dense_shape, count = places(w)
+    dtype = r.choice(["float32", "int64", "string"])
+    values = w.any(numbers(r, (count,), dtype))
+    return op_of("pad_rows", Const(numbers(r, (), dtype))), [indices, dense_shape, values]
+
+
+@maker("ragged_to_dense")
+def ragged_to_dense(w: World) -> Case:
+    r = w.random
+    lengths = [r.choice([0, 1, 3]) for _ in range(r.choice(SIZES))]
+    dtype = r.choice(["float32", "int64", "string"])
+    values = numbers(r, (sum(lengths), *shape(r, 0, 1)), dtype)
+    splits = np.cumsum([r.random() < 0.05, *lengths]).astype(r.choice(["int32", "int64"]))
+    return op_of("ragged_to_dense"), [w.any(splits), w.any(values), w.any(numbers(r, (), dtype))]
+
+
+@maker("row_marks", "row_ends")
+def rows_alone(w: World, name: str) -> Case:
+    return op_of(name), list(places(w)[:2])
+
+
+@maker("segment_sum", "segment_max")
+def segment_sum(w: World, name: str) -> Case:
+    r = w.random
+    dtypes = ["int32", "int64"] if name == "segment_max" else ["float32", "int32", "int64"]
+    data = numbers(r, shape(r, 1, 3), r.choice(dtypes), True)
     ids = np.sort(numbers(r, (len(data),), r.choice(["int32", "int64"]), True))
     if r.random() < 0.8:
         ids = np.abs(ids)
         ids.sort()
-    return op_of("segment_sum"), [w.any(data), w.any(ids)]
+    return op_of(name), [w.any(data), w.any(ids)]
 
 
 @maker("string_to_number")
