@@ -19,14 +19,14 @@ from colonnade.backends import memory
 from colonnade.backends.code_cache import CodeCache, Results
 from colonnade.backends.feed_values import Unfit, as_array, is_text, sound
 from colonnade.core import examples
-from colonnade.core.examples import DTYPES, Feature, Trouble, refuse
+from colonnade.core.examples import COUNT, DTYPES, Feature, Trouble, refuse
 from colonnade.core.strings import Strings
 from colonnade.errors import FeedError, ShapeError, listed
 from colonnade.ir.program import Decode, Program
 
 Array = npt.NDArray[Any]
-KINDS = ("dense", "ragged", "padded")
-"""In the order of the loops' numbers for them."""
+KINDS = {"dense": 0, "ragged": 1, "padded": 2, "steps": 1}
+"""The loops' numbers for them."""
 NUMBERS = {"float32": np.uint32, "int64": np.int64}
 """What the loops write for each dtype of numbers."""
 
@@ -42,6 +42,7 @@ class Decoder:
         self._parts = [(_Plan(d.features), d, d.name in kept) for d in program.decodes]
         self._symbols = [str(d.rows) for d in program.decodes]
         self._offsets = offsets
+        self._widths = {i.name: str(i.shape[1]) for i in program.inputs if len(i.shape) > 1}
 
     def fields(self, feed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
         """The inputs made of Examples, the other values of the request, and the number of Examples by its symbol.
@@ -70,12 +71,12 @@ class Decoder:
         sizes: dict[str, int] = {}
         for symbol, (plan, decode, kept) in zip(self._symbols, self._parts, strict=True):
             sizes.setdefault(symbol, len(texts[decode.name]))
-            self._add(fields, plan, decode, texts[decode.name])
+            self._add(fields, plan, decode, texts[decode.name], sizes)
             if not kept:
                 del rest[decode.name]
         return fields, rest, sizes
 
-    def _add(self, fields: dict[str, Any], plan: _Plan, decode: Decode, texts: Strings) -> None:
+    def _add(self, fields: dict[str, Any], plan: _Plan, decode: Decode, texts: Strings, sizes: dict[str, int]) -> None:
         found = plan.scan(texts, decode.name)
         numbers = plan.numbers(found)
         for f, (feature, name) in enumerate(decode.features):
@@ -87,6 +88,9 @@ class Decoder:
             if offsets is not None:
                 _check_lengths(fields.get(offsets), ends, feature, decode)
                 fields[offsets] = ends.astype(dtype)
+            elif feature.kind == "steps":
+                values = padded_steps(values, ends, feature)
+                _check_width(values.shape[1], self._widths[name], sizes, feature, decode)
             elif feature.dtype != "string":
                 values = values.reshape(len(texts), *feature.shape)
             elif feature.size == 0:  # Arrow has no lists of no values
@@ -95,6 +99,26 @@ class Decoder:
                 for size in reversed(feature.shape):
                     values = pa.FixedSizeListArray.from_arrays(values, size)
             fields[name] = values
+
+
+def padded_steps(values: Array | pa.Array, ends: Array, feature: Feature) -> Array:
+    """`[B, most blocks, *shape]` of all values of a feature of blocks."""
+    lengths = np.diff(ends)
+    width = int(lengths.max(initial=0))
+    made = np.full((len(lengths), width), feature.fill, object if feature.dtype == "string" else feature.dtype)
+    made[np.arange(width) < lengths[:, None]] = values.to_pylist() if isinstance(values, pa.Array) else values
+    return made.reshape(len(lengths), width // feature.size, *feature.shape)
+
+
+def _check_width(width: int, symbol: str, sizes: dict[str, int], feature: Feature, decode: Decode) -> None:
+    """Errors: FeedError where features that are joined block by block differ in their most blocks."""
+    if sizes.setdefault(symbol, width) != width:
+        raise FeedError(
+            f"feature {feature.key!r} has another number of blocks than one that it is joined with",
+            where=f"key {decode.name!r}",
+            got=f"at most {width} an Example",
+            want=str(sizes[symbol]),
+        )
 
 
 def _check_lengths(known: Array | None, ends: Array, feature: Feature, decode: Decode) -> None:
@@ -153,7 +177,7 @@ class _Plan:
         self._keys, self._key_ends = _joined(tuple(names))
         self._table = _hashed(tuple(names))
         self._first, self._following = _linked(keys, names)
-        rows = [(DTYPES.index(f.dtype) + 1, KINDS.index(f.kind), f.size, _has_default(f)) for f in self.features]
+        rows = [(DTYPES.index(f.dtype) + 1, KINDS[f.kind], f.size, _has_default(f)) for f in self.features]
         self._spec = np.array(rows, np.int64).reshape(len(rows), 4)
         wanted = [f for f, (feature, name) in enumerate(features) if name is not None and feature.dtype != "string"]
         self._wanted = {kind: [f for f in wanted if self.features[f].dtype == kind] for kind in NUMBERS}
@@ -176,7 +200,18 @@ class _Plan:
             raise refuse([Trouble(*row) for row in troubles[:bad].tolist()], self.features, f"input {key!r}")
         found_ends = np.empty((num, num_rows + 1), np.int64)
         loops.lay_out(self._spec, counts, found_ends)
+        self._check_blocks(counts, f"input {key!r}")
         return _Found(data, places, counts, sizes, found_ends)
+
+    def _check_blocks(self, counts: Array, where: str) -> None:
+        """Errors: FeedError where an Example does not have whole blocks."""
+        troubles: dict[int, Trouble] = {}
+        for f, feature in enumerate(self.features):
+            if feature.kind == "steps":
+                for row in np.flatnonzero(counts[f] % feature.size).tolist():
+                    troubles.setdefault(row, Trouble(row, f, COUNT, int(counts[f, row])))
+        if troubles:
+            raise refuse([troubles[row] for row in sorted(troubles)], self.features, where)
 
     def numbers(self, found: _Found) -> dict[int, Array]:
         """All values of each feature of numbers that is wanted, flat."""
@@ -225,7 +260,7 @@ def _read_only(array: Array) -> Array:
 
 
 def _has_default(feature: Feature) -> bool:
-    return feature.default is not None and feature.size > 0
+    return feature.default is not None and feature.size > 0 and feature.kind != "steps"
 
 
 def _bits(features: Sequence[Feature]) -> tuple[Array, list[int]]:
@@ -234,7 +269,7 @@ def _bits(features: Sequence[Feature]) -> tuple[Array, list[int]]:
     places, end = [], 0
     for f in features:
         places.append(end)
-        if f.default is not None and f.dtype != "string":
+        if f.default is not None and f.dtype != "string" and f.kind != "steps":
             values = np.broadcast_to(f.default.array.reshape(-1), (f.size,)).astype(f.dtype)
             found.append(values.view(NUMBERS[f.dtype]).astype(np.int64))
             end += f.size

@@ -22,6 +22,7 @@ from colonnade.backends.feed_agreements import Agreements
 from colonnade.backends.feed_batch import BatchPlan, plan_of
 from colonnade.backends.feed_elements import ElementInputs
 from colonnade.backends.feed_pack import Packer
+from colonnade.backends.feed_pads import PaddedInputs
 from colonnade.backends.feed_ragged import RaggedInputs
 from colonnade.backends.feed_rows import RowReader
 from colonnade.backends.feed_values import Unfit, Unusual, as_declared, numpy_dtype, sound
@@ -71,15 +72,17 @@ class FeedReader:
     """Reads the requests of one program. Safe for concurrent callers: it holds plans, no buffers."""
 
     def __init__(self, program: Program, layouts: Sequence[Layout], dense_inputs: frozenset[str] = frozenset()) -> None:
-        self.inputs = {item.name: item for item in program.inputs if item.of is None}
+        self._pads = PaddedInputs(program)
+        self.inputs = {i.name: i for i in program.inputs if i.of is None and i.name not in self._pads.made}
         self._binders = {item.name: ShapeBinder(item.shape) for item in program.inputs}
         self._elements = ElementInputs(program)
         by_name = {item.name: item for item in program.inputs}
         self._packers = tuple(Packer(layout, by_name) for layout in layouts)
         packed = {name for layout in layouts for name in layout.fields}
         packed |= {name for packer in self._packers for name in packer.ragged.offsets}
-        packed |= self._elements.sources
-        self._others = tuple(i for i in self.inputs.values() if i.name in dense_inputs or i.name not in packed)
+        packed |= self._elements.sources | self._pads.sources | self._pads.made
+        read = (i for i in program.inputs if i.of is None)
+        self._others = tuple(i for i in read if i.name in dense_inputs or i.name not in packed)
         self._ragged = RaggedInputs(program.inputs)
         self._matrices = _Matrices(tuple(self.inputs.values()), self._ragged)
         self._decoder = Decoder(program) if program.decodes else None
@@ -129,6 +132,10 @@ class FeedReader:
             return self._read_matrices(feed, room)
         return self._read_values(feed, room, known)
 
+    def _added(self, feed: Mapping[str, Any], sizes: dict[str, int]) -> Mapping[str, Any]:
+        """The request with the inputs that are made of others."""
+        return self._elements.added(self._pads.added(feed, sizes), sizes)
+
     def _mapping(self, feed: Feed | PackedFeed) -> Mapping[str, Any]:
         """A request in which rows are said by keys, as a mapping."""
         if isinstance(feed, pa.RecordBatch | pa.Table):
@@ -145,7 +152,7 @@ class FeedReader:
         self, feed: Mapping[str, Any], room: Room | None, known: Mapping[str, int] | None = None
     ) -> Request:
         sizes: dict[str, int] = dict(known or {})
-        feed = self._elements.added(feed, sizes)
+        feed = self._added(feed, sizes)
         packed = []
         is_torch = False
         for packer in self._packers:
@@ -198,9 +205,9 @@ class FeedReader:
             for column in feed.values():
                 sound(column)
             sizes: dict[str, int] = {}
-            whole = self._elements.added(feed, sizes)
+            whole = self._added(feed, sizes)
             packed = tuple(packer.columns(whole, batch.num_rows, sizes, room) for packer in self._packers)
-            tensors = {i.name: self._tensor(i, self._value(i, feed[i.name]), sizes) for i in self._others}
+            tensors = {i.name: self._tensor(i, self._value(i, whole[i.name]), sizes) for i in self._others}
             return Request(packed, tensors, sizes, is_torch=False)
         except UNUSUAL:
             return self._read_values(feed, room)
@@ -239,9 +246,9 @@ class FeedReader:
             return self._read_values({**rest, **fields}, room, known)
         try:
             sizes = dict(known)
-            whole = self._elements.added(fields, sizes)
+            whole = self._added(fields, sizes)
             packed = tuple(p.decoded(whole, known.get(p.symbol, 0), sizes, room) for p in self._packers)
-            tensors = {i.name: self._tensor(i, self._decoded(i, fields[i.name]), sizes) for i in self._others}
+            tensors = {i.name: self._tensor(i, self._decoded(i, whole[i.name]), sizes) for i in self._others}
             return Request(packed, tensors, sizes, is_torch=False)
         except UNUSUAL:
             return self._read_values(fields, room, known)
@@ -253,7 +260,7 @@ class FeedReader:
         arrays = self._matrices.checked(by_dtype)
         is_torch = any(isinstance(value, torch.Tensor) for value in by_dtype.values())
         try:
-            if self._elements:
+            if self._elements or self._pads.made:
                 raise Unusual("elements")
             sizes: dict[str, int] = {}
             packed = tuple(packer.matrices(arrays, self._matrices.places, sizes, room) for packer in self._packers)

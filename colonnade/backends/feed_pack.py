@@ -21,6 +21,7 @@ from colonnade.backends.feed_ragged import RaggedPacker
 from colonnade.backends.feed_room import SpareMemory
 from colonnade.backends.feed_values import Unusual, arrow_type, is_text
 from colonnade.backends.sizes import ShapeBinder
+from colonnade.core import dims
 from colonnade.core.arrow_columns import ColumnsOf
 from colonnade.core.batch import Layout, Packed, Place
 from colonnade.core.objects import Empty, gather_arrays, prepare
@@ -64,7 +65,8 @@ class Packer:
         self.runs = _runs(layout, inputs)
         self.ragged = RaggedPacker(layout, inputs)
         self._rows = ShapeBinder((layout.rows,))
-        self.is_elements = any(inputs[name].of is not None and not inputs[name].among for name in layout.fields)
+        single = any(inputs[name].of is not None and not inputs[name].among for name in layout.fields)
+        self.is_elements = single or not dims.is_symbol(layout.rows)
         self._spare = SpareMemory({"uint8", "int64", *(t for t in layout.widths if t != "string")})
         prepare()
 

@@ -60,6 +60,8 @@ class RowReader:
             most = max([MOST_ROWS, *(_length(feed.get(name)) for name in self._others[item.name])])
             rows = _said(item, feed, most)
             found[item.offsets] = rows.offsets
+        if item.places is not None:
+            found[item.places] = _places(item, feed, rows)
         for key in item.keys:
             if key.name not in self._kept:
                 found.pop(key.name, None)
@@ -81,6 +83,13 @@ class RowReader:
         if offsets.ndim != 1 or len(offsets) == 0:
             return Rows(np.zeros(1, np.int64), 0)
         return Rows(offsets, int(np.diff(offsets).max(initial=0)))
+
+
+def _places(item: RowKeys, feed: Mapping[str, Any], rows: Rows) -> Array:
+    """The place of each element in its row; where offsets are given, one by one."""
+    if item.offsets in feed:
+        return rows.indices()[:, 1].copy()
+    return np.ascontiguousarray(_array(item.name, feed, "int64", (item.count, 2))[:, 1])
 
 
 def _wanted(key: Input) -> str:

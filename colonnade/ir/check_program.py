@@ -9,6 +9,7 @@ from itertools import pairwise
 import sympy
 
 from colonnade.core import dims
+from colonnade.core.consts import Const
 from colonnade.core.dims import Dim, prod
 from colonnade.core.examples import Feature
 from colonnade.core.expr import Apply, Expr, Field
@@ -20,7 +21,7 @@ from colonnade.ops.op import ElementFacts, FilterOp
 
 INTEGERS = ("int32", "int64")
 FLOATS = ("float32", "float64")
-DECODED = ("dense", "padded", "ragged")
+DECODED = ("dense", "padded", "ragged", "steps")
 
 
 def check(program: Program) -> None:
@@ -41,6 +42,7 @@ def broken(program: Program) -> Iterator[tuple[str, str]]:
     yield from _decodes(program)
     yield from _row_keys(program)
     yield from _agreements(program)
+    yield from _pads(program)
     for buffer in program.buffers:
         yield from _buffer(buffer, program)
     yield from _Columns(program).broken()
@@ -185,8 +187,38 @@ def _row_keys(program: Program) -> Iterator[tuple[str, str]]:
             yield where, f"the input {item.offsets!r} is {offsets.dtype}, not int64"
         if not all(isinstance(d, sympy.Symbol) for d in (item.rows, item.width, item.count)):
             yield where, f"its sizes are {item.rows}, {item.width} and {item.count}, not symbols"
+        if item.places is not None and (item.by != "indices" or item.places not in inputs):
+            yield where, f"the places {item.places!r} are no input, or rows are not said by indices"
         if (item.shape is None) != (item.by == "splits" or item.trimmed):
             yield where, "an index matrix has a dense shape unless it is trimmed; nothing else has one"
+
+
+def _pads(program: Program) -> Iterator[tuple[str, str]]:
+    """What is padded is a ragged field, by the offsets that it has; the input has a place for each."""
+    inputs = {i.name: i for i in program.inputs}
+    for item in program.pads:
+        where, made, of = f"pad {item.name!r}", inputs.get(item.name), inputs.get(item.of or "")
+        if item.what not in ("values", "marks", "ends"):
+            yield where, f"an input is values, marks or ends of rows, not {item.what}"
+        if (item.what == "values") != (item.of is not None) or (item.of is None) != (item.fill is None):
+            yield where, "values have a field and a fill; nothing else has one"
+        if item.offsets not in inputs or inputs[item.offsets].shape != (dims.add(item.rows, 1),):
+            yield where, f"the input {item.offsets!r} is no vector of {item.rows} + 1 offsets"
+        if item.of is not None and (of is None or of.offsets != item.offsets):
+            yield where, f"the field {item.of!r} is not ragged by {item.offsets!r}"
+        if item.places is not None and item.places not in {r.places for r in program.row_keys}:
+            yield where, f"no rows say the places {item.places!r}"
+        dtype = of.dtype if of is not None else "int64"
+        if made is None:
+            yield where, "the input does not exist"
+        elif (made.dtype, made.shape) != (dtype, item.shape):
+            yield where, f"the input is {made.dtype}{_shape(made)}, not {dtype}[{', '.join(map(str, item.shape))}]"
+        if item.fill is not None and of is not None and (item.fill.array.size != 1 or _named(item.fill) != of.dtype):
+            yield where, f"it is filled with {item.fill}, not one {of.dtype}"
+
+
+def _named(fill: Const) -> str:
+    return "string" if fill.array.dtype == object else fill.array.dtype.name
 
 
 def _decoded(feature: Feature, item: Input, rows: Dim, inputs: Mapping[str, Input]) -> Iterator[str]:
@@ -194,10 +226,18 @@ def _decoded(feature: Feature, item: Input, rows: Dim, inputs: Mapping[str, Inpu
         yield f"the input {item.name!r} is {item.dtype}, not {feature.dtype}"
     if (item.offsets is not None) != (feature.kind == "ragged"):
         yield f"the input {item.name!r} is {'dense' if item.offsets is None else 'ragged'}, the feature {feature.kind}"
-    elif item.offsets is None and item.shape != (rows, *feature.shape):
-        yield f"the input {item.name!r} is {_shape(item)}, not [{', '.join(map(str, (rows, *feature.shape)))}]"
+    elif item.offsets is None and item.shape != (want := (rows, *_steps(feature, item), *feature.shape)):
+        yield f"the input {item.name!r} is {_shape(item)}, not [{', '.join(map(str, want))}]"
     elif item.offsets in inputs and batch_dim(item, inputs) != rows:
         yield f"the input {item.name!r} has {batch_dim(item, inputs)} rows, not {rows}"
+
+
+def _steps(feature: Feature, item: Input) -> tuple[Dim, ...]:
+    """The most blocks of a feature of any number of them: a symbol."""
+    if feature.kind != "steps":
+        return ()
+    found = item.shape[1] if len(item.shape) > 1 else 0
+    return (found if isinstance(found, sympy.Symbol) else dims.symbol("T"),)
 
 
 def _shape(item: Input) -> str:

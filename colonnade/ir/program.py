@@ -70,6 +70,7 @@ class RowKeys:
     offsets: the input that they become, no key itself; a request may give it instead of them.
     rows, width: what the dense shape says: symbols whose values a request so tells.
     trimmed: rows behind the last one with an element are left out.   strict: places within a row must rise.
+    places: the input that the place of each element in its row becomes, where something reads it: no key either.
     """
 
     name: str
@@ -82,6 +83,7 @@ class RowKeys:
     dtype: str = "int64"
     trimmed: bool = False
     strict: bool = False
+    places: str | None = None
     tensor: str = field(default="", compare=False)
 
     @property
@@ -90,6 +92,31 @@ class RowKeys:
         first = (self.count, 2) if self.by == "indices" else (self.count,)
         shape = [] if self.shape is None else [Input(self.shape, "int64", (2,))]
         return (Input(self.name, self.dtype, first, self.tensor), *shape)
+
+
+@dataclass(frozen=True)
+class Pad:
+    """An input that is made of ragged rows, each of which has as many places as the widest: no key of a request.
+
+    what: `values` (of the field `of`, row-major, with `fill` in places without an element), `marks` (1 where a place
+    has one, else 0) or `ends` (for each row the place behind its last element, else 0).
+    rows, width: symbols; where nothing else says the width, it is that of the longest row.
+    offsets, places: the inputs that say where each element lies; without places, those of a row come one by one.
+    """
+
+    name: str
+    what: str
+    rows: Dim
+    width: Dim
+    offsets: str
+    places: str | None = None
+    of: str | None = None
+    fill: Const | None = None
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        """Of the input."""
+        return (self.rows,) if self.what == "ends" else (dims.mul(self.rows, self.width),)
 
 
 @dataclass(frozen=True)
@@ -182,11 +209,12 @@ class Program:
     decodes: tuple[Decode, ...] = ()
     row_keys: tuple[RowKeys, ...] = ()
     agreements: tuple[Agreement, ...] = ()
+    pads: tuple[Pad, ...] = ()
 
     @property
     def signature(self) -> tuple[Input, ...]:
         """The keys of a request: the inputs, with what offsets and those of Examples are made of in their place."""
-        offsets = {r.offsets for r in self.row_keys}
+        offsets = {name for r in self.row_keys for name in (r.offsets, r.places)}
         kept = [i for i in self.undecoded if i.name not in offsets]
         names = {i.name for i in kept}
         keys = {key.name: key for r in self.row_keys for key in r.keys if key.name not in names}
@@ -197,6 +225,7 @@ class Program:
         """The inputs, with serialized Examples in the place of those made of them."""
         inputs = {i.name: i for i in self.inputs}
         made = {name for d in self.decodes for _, name in d.features if name is not None}
+        made |= {p.name for p in self.pads}
         made |= {offsets for name in made if (offsets := inputs[name].offsets) is not None}
         kept = [i for i in self.inputs if i.name not in made and i.of is None]
         names = {i.name for i in kept}

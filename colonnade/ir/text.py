@@ -30,14 +30,14 @@ from colonnade.core.expr import Apply, Expr, Field, walk
 from colonnade.errors import TextError
 from colonnade.ir import text_lexer, text_values
 from colonnade.ir.column import Column, Slot
-from colonnade.ir.program import Agreement, Buffer, Decode, Input, Instruction, Output, Program, RowKeys
+from colonnade.ir.program import Agreement, Buffer, Decode, Input, Instruction, Output, Pad, Program, RowKeys
 from colonnade.ir.table import Table
 from colonnade.ir.text_lexer import Failure, name
 from colonnade.ir.text_parser import Line, Param, near
 
 VERSION = 1
 HEADER = "colonnade program"
-KINDS = ("input", "decode", "feature", "rows", "agree", "table", "param", "buffer", "column", "output")
+KINDS = ("input", "decode", "feature", "rows", "agree", "pad", "table", "param", "buffer", "column", "output")
 
 
 def print_program(program: Program) -> str:
@@ -49,6 +49,7 @@ def print_program(program: Program) -> str:
         lines.extend(_feature(item, feature, made) for feature, made in item.features)
     lines.extend(map(_rows, program.row_keys))
     lines.extend(map(_agreement, program.agreements))
+    lines.extend(map(_pad, program.pads))
     lines.extend(map(_table, program.tables))
     lines.extend(map(_param, program.params))
     lines.extend(map(_buffer, program.buffers))
@@ -87,6 +88,7 @@ def parse_program(text: str, consts: Mapping[str, Const]) -> Program:
         decodes=_with_features(found["decode"], found["feature"]),
         row_keys=tuple(found["rows"]),
         agreements=tuple(found["agree"]),
+        pads=tuple(found["pad"]),
     )
 
 
@@ -174,6 +176,7 @@ def _check_header(line: str) -> None:
 
 
 def _values(program: Program) -> Iterator[Any]:
+    yield from (p.fill for p in program.pads)
     for column in program.columns:
         weights = () if column.weights is None else (column.weights,)
         for expr in (column.ids, *column.filters, *weights):
@@ -226,12 +229,26 @@ def _rows(item: RowKeys) -> str:
     parts.append(f"{item.by} {name(item.name)}{_shape((item.count,))}")
     if item.shape is not None:
         parts.append("shape " + name(item.shape))
+    if item.places is not None:
+        parts.append("places " + name(item.places))
     return " ".join(parts) + _from(item.tensor)
 
 
 def _agreement(item: Agreement) -> str:
     sides = ((item.name, item.missing), (item.other, item.other_missing))
     return "agree " + " and ".join(f"{name(key)} without {text_values.value(value)}" for key, value in sides)
+
+
+def _pad(item: Pad) -> str:
+    parts = [f"pad {name(item.name)}: {item.what}{_shape((item.rows, item.width))}"]
+    if item.of is not None:
+        parts.append("of " + name(item.of))
+    if item.fill is not None:
+        parts.append("fill " + text_values.value(item.fill))
+    parts.append("by " + name(item.offsets))
+    if item.places is not None:
+        parts.append("at " + name(item.places))
+    return " ".join(parts)
 
 
 def _table(item: Table) -> str:

@@ -18,7 +18,7 @@ from colonnade.errors import ColonnadeError
 from colonnade.ir import text_lexer, text_values
 from colonnade.ir.column import POOLINGS, Column, Slot
 from colonnade.ir.made_table import TABLE_OPS
-from colonnade.ir.program import Agreement, Buffer, Decode, Input, Instruction, Output, Ref, RowKeys
+from colonnade.ir.program import Agreement, Buffer, Decode, Input, Instruction, Output, Pad, Ref, RowKeys
 from colonnade.ir.table import Table
 from colonnade.ir.text_lexer import Failure, Token
 from colonnade.ops.op import Op
@@ -296,7 +296,7 @@ class Line:
         return of, _checked(Feature, attributes, token, "a feature"), made
 
     def rows(self) -> RowKeys:
-        """`rows OFFSETS: DTYPE[B, T] of [trimmed] [strict] indices NAME[N] [shape NAME]`."""
+        """`rows OFFSETS: DTYPE[B, T] of [trimmed] [strict] indices NAME[N] [shape NAME] [places NAME]`."""
         offsets, dtype = self._typed("the input that holds the offsets")
         at = self.peek().at
         sizes = self.shape()
@@ -313,7 +313,22 @@ class Line:
         if len(count) != 1:
             raise Failure(at, "[number]")
         shape = self.name("the key of the dense shape") if self.skip("shape") else None
-        return RowKeys(key, by, offsets, count[0], *sizes, shape, dtype, trimmed, strict, tensor=self.source)
+        places = self.name("the input of places") if self.skip("places") else None
+        return RowKeys(key, by, offsets, count[0], *sizes, shape, dtype, trimmed, strict, places, tensor=self.source)
+
+    def pad(self) -> Pad:
+        """`pad NAME: WHAT[B, T] [of FIELD] [fill CONST] by OFFSETS [at PLACES]`."""
+        name, what = self._typed("an input's name")
+        at = self.peek().at
+        sizes = self.shape()
+        if len(sizes) != 2:
+            raise Failure(at, "[rows, width]")
+        of = self.name("the field that is padded") if self.skip("of") else None
+        fill = self.value() if self.skip("fill") else None
+        self.want("by")
+        offsets = self.name("the input that holds the offsets")
+        places = self.name("the input of places") if self.skip("at") else None
+        return Pad(name, what, *sizes, offsets, places, of, fill)
 
     def agree(self) -> Agreement:
         """`agree NAME without VALUE and NAME without VALUE`."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from colonnade.backends.examples import Decoder
 from colonnade.backends.feed_elements import ElementInputs
+from colonnade.backends.feed_pads import PaddedInputs
 from colonnade.backends.feed_rows import RowReader
 from colonnade.backends.sizes import dim_function
 from colonnade.core.consts import Const
@@ -57,8 +58,10 @@ def hints_from(program: Program) -> Hints:
     separators: dict[str, bytes] = {}
     ids: dict[str, tuple[int, int]] = {}
     words: dict[str, list[bytes]] = {}
+    made = {name: of for name, of in _made(program).items() if of is not None}
     for column in program.columns:
-        for op, field in _applied(column):
+        for op, made_field in _applied(column):
+            field = made.get(made_field, made_field)
             for key, value in op.attributes():
                 if key == "boundaries" and isinstance(value, Const):
                     boundaries.setdefault(field, []).extend(float(x) for x in value.array.reshape(-1))
@@ -68,7 +71,7 @@ def hints_from(program: Program) -> Hints:
                     words.setdefault(field, []).extend(value.array.reshape(-1))
         field_name = _plain_ids(column)
         if field_name is not None:
-            rows = program.table(str(column.table)).rows
+            rows, field_name = program.table(str(column.table)).rows, made.get(field_name, field_name)
             ids[field_name] = (0, min(rows, ids.get(field_name, (0, rows))[1]))
     found = {name: tuple(sorted(set(values))) for name, values in boundaries.items()}
     return Hints(boundaries=found, separators=separators, ids=ids, vocabulary=words)
@@ -145,12 +148,19 @@ def _specs(program: Program, rows: int, rng: np.random.Generator, num_elements: 
             for symbol in symbols_of(dim):
                 sizes.setdefault(str(symbol), rows if place == 0 else int(rng.choice(_SIZES)))
     specs = []
+    made = _made(program)
     for item in program.inputs:
-        if item.of is not None:
+        if item.name in made:
             continue
         shape = tuple(dim if isinstance(dim, int) else dim_function(dim)(sizes) for dim in item.shape)
         specs.append(TensorSpec(item.name, item.dtype, shape))
     return tuple(specs)
+
+
+def _made(program: Program) -> dict[str, str | None]:
+    """The inputs that are made of others, each with the one whose values it has."""
+    places = {r.places: None for r in program.row_keys if r.places is not None}
+    return {i.name: i.of for i in program.inputs if i.of is not None} | {p.name: p.of for p in program.pads} | places
 
 
 def batched(program: Program) -> frozenset[str]:
@@ -224,15 +234,17 @@ def inputs_of(program: Program, feed: Mapping[str, Array]) -> Mapping[str, Array
     fields, rest, sizes = Decoder(program).fields(feed)
     rows = next(iter(sizes.values()))
     ends = {i.offsets for i in program.inputs}
-    dense = {i.name: i.shape[1:] for i in program.inputs if i.offsets is None and i.name not in ends}
-    found = {name: _flat(value) for name, value in fields.items()}
+    fixed = (i for i in program.inputs if all(isinstance(d, int) for d in i.shape[1:]))
+    dense = {i.name: i.shape[1:] for i in fixed if i.offsets is None and i.name not in ends}
+    open_ones = {i.name for i in program.inputs} - dense.keys() - ends
+    found = {name: value if name in open_ones else _flat(value) for name, value in fields.items()}
     shaped = {name: found[name].reshape(rows, *map(int, dense[name])) for name in dense.keys() & found}
     return with_elements(program, {**rest, **found, **shaped})
 
 
 def with_elements(program: Program, values: Mapping[str, Array]) -> Mapping[str, Array]:
     """The same with the inputs that are the elements of others."""
-    return ElementInputs(program).added(values, {})
+    return ElementInputs(program).added(PaddedInputs(program).added(values, {}), {})
 
 
 def _flat(value: Any) -> Array:

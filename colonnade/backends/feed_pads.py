@@ -1,0 +1,125 @@
+"""The inputs of a request that are rows of differing lengths, padded.
+
+Legend: B rows, T places of each, N elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import torch
+
+from colonnade.backends.feed_values import Unusual
+from colonnade.core.strings import Strings
+from colonnade.errors import FeedError
+from colonnade.ir.program import Pad, Program
+
+Array = npt.NDArray[Any]
+
+
+class PaddedInputs:
+    """Adds them to a request.
+
+    made: the inputs that it adds.   sources: the inputs that they are made of.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self._pads = program.pads
+        self.made = frozenset(p.name for p in self._pads)
+        self._counts = tuple((i.offsets, str(i.shape[0])) for i in program.inputs if i.offsets is not None)
+        self.sources = frozenset(name for p in self._pads for name in (p.of, p.offsets, p.places) if name is not None)
+
+    def added(self, feed: Mapping[str, Any], sizes: dict[str, int]) -> Mapping[str, Any]:
+        """The request with them; what it tells of their sizes goes to `sizes`.
+
+        Errors: FeedError where rows are not as wide as others that they are joined with. Raises where anything is
+        unusual.
+        """
+        if not self._pads:
+            return feed
+        found = dict(feed)
+        known: dict[tuple[str, str], tuple[Array, int]] = {}
+        for pad in self._pads:
+            key = (pad.offsets, str(pad.width))
+            if key not in known:
+                known[key] = _flat_places(pad, feed, sizes)
+            places, size = known[key]
+            found[pad.name] = _made(pad, feed, places, size)
+        padded = {offsets: len(places) for (offsets, _), (places, _) in known.items()}
+        for offsets, symbol in self._counts:
+            if offsets in padded and sizes.setdefault(symbol, padded[offsets]) != padded[offsets]:
+                raise Unusual(offsets)
+        return found
+
+
+def _made(pad: Pad, feed: Mapping[str, Any], places: Array, size: int) -> Any:
+    if pad.what == "values":
+        assert pad.of is not None and pad.fill is not None
+        return _spread(feed[pad.of], places, size, pad.fill.array.reshape(()).item(), pad.of)
+    if pad.what == "marks":
+        marks = np.zeros(size, np.int64)
+        marks[places] = 1
+        return marks
+    offsets = _vector(feed[pad.offsets], pad.offsets)
+    lengths = np.diff(offsets)
+    if pad.places is None:
+        return lengths.astype(np.int64)
+    ends = np.zeros(len(lengths), np.int64)
+    filled = lengths > 0
+    ends[filled] = _vector(feed[pad.places], pad.places)[offsets[1:][filled] - 1] + 1
+    return ends
+
+
+def _flat_places(pad: Pad, feed: Mapping[str, Any], sizes: dict[str, int]) -> tuple[Array, int]:
+    """The place of each element among all, row by row, and how many there are."""
+    offsets = _vector(feed[pad.offsets], pad.offsets)
+    lengths = np.diff(offsets)
+    if len(offsets) == 0 or offsets[0] != 0 or lengths.min(initial=0) < 0:
+        raise Unusual(pad.offsets)
+    longest = int(lengths.max(initial=0))
+    if sizes.setdefault(str(pad.rows), len(lengths)) != len(lengths):
+        raise Unusual(pad.offsets)
+    width = sizes.setdefault(str(pad.width), longest)
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    if pad.places is None:
+        if width != longest:
+            raise FeedError(
+                "rows that are joined place by place differ in width",
+                where=f"input {pad.of or pad.offsets!r}",
+                got=f"the longest row has {longest} elements",
+                want=f"{width}, as in others",
+            )
+        return rows * width + np.arange(len(rows)) - offsets[:-1][rows], len(lengths) * width
+    places = _vector(feed[pad.places], pad.places)
+    if len(places) != len(rows):
+        raise Unusual(pad.places)
+    return rows * width + places, len(lengths) * width
+
+
+def _vector(value: Any, name: str) -> Array:
+    array: Array = value.detach().numpy() if isinstance(value, torch.Tensor) else value
+    if type(array) is not np.ndarray or array.ndim != 1 or array.dtype.kind != "i":
+        raise Unusual(name)
+    return array.astype(np.int64, copy=False)
+
+
+def _spread(value: Any, places: Array, size: int, fill: Any, name: str) -> Any:
+    """Values in their places. Facts: places rise."""
+    if len(value) != len(places):
+        raise Unusual(name)
+    if isinstance(value, pa.Array) and fill == b"":
+        texts = Strings.from_arrow(value)
+        lengths = np.zeros(size, np.int64)
+        lengths[places] = np.diff(texts.offsets)
+        return Strings(texts.data, np.concatenate([[0], np.cumsum(lengths)])).to_arrow()
+    if isinstance(value, torch.Tensor):
+        return torch.from_numpy(_spread(value.detach().numpy(), places, size, fill, name))
+    if type(value) is not np.ndarray or value.ndim != 1:
+        raise Unusual(name)
+    made = np.full(size, fill, value.dtype)
+    made[places] = value
+    return made
