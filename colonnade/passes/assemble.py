@@ -22,6 +22,7 @@ from colonnade.ir.column import Column, Slot, fields_read
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.graph import Graph, Node, args_of, facts_of, item_of, op_of, source_of
 from colonnade.ir.made_table import made_of, rows_of
+from colonnade.ir.padded import PADDING
 from colonnade.ir.program import (
     ITEM,
     PLACE,
@@ -62,9 +63,10 @@ from colonnade.passes.decode_inputs import aligned, decoded_inputs, decodes_of, 
 from colonnade.passes.elements import chosen_name
 from colonnade.passes.extract_columns import table_name
 from colonnade.passes.fuse_dense import fuse
-from colonnade.passes.row_inputs import offsets_of, row_inputs
+from colonnade.passes.pad_inputs import input_of, pad_inputs, placed
+from colonnade.passes.row_inputs import inputs_said, row_inputs
 
-GIVING = (ParseExample, RaggedInput)
+GIVING = (ParseExample, RaggedInput, *PADDING)
 """Ops whose outputs are inputs of the program."""
 MOVING = (BroadcastTo, ExpandDims, Reshape, Slice, Squeeze, StridedSlice, Tile, Transpose)
 """Ops that move elements and look at none."""
@@ -103,6 +105,7 @@ class _Assembler:
         self.names = _Names({*self.inputs, *graph.store})
         self.rows = list(row_inputs(graph, self.names.take))
         self.counts: dict[tuple[str, ...], Dim] = {}
+        self.pads = list(pad_inputs(graph, self.rows, self.decoded, self.names.take))
         self.decimals: set[Node] = set()
         self.values: dict[Node, Ref] = {}
         self.slots: dict[Node, list[Slot]] = {}
@@ -119,6 +122,7 @@ class _Assembler:
             self.values.update((node, Ref(name)) for node, name in found.values)
         for said in self.rows:
             self.values.update((node, Ref(key)) for node, key in said.aliases)
+        self.values.update((made.node, Ref(made.pad.name)) for made in self.pads)
         packed = [n for n in self.graph.nodes() if isinstance(n.target, Concat) and self._pack(n)]
         self._own_buffers()
         self._checks()
@@ -343,11 +347,20 @@ class _Assembler:
         used = read | {name for column in assembled for name in fields_read(column)}
         singles = dict.fromkeys(i for n in columns for i in self._elements(n))
         used |= {name for i in singles if i.of is not None for name in (i.of, *i.among)}
+        padded = [made for made in self.pads if made.pad.name in used]
+        used |= {name for made in padded for name in (made.pad.of, made.pad.offsets) if name is not None}
+        saying = [placed(said, padded) for said in self.rows]
         decoded = {d.key for d in self.decoded}
         given = [i for i in self._given(used) if i.name in used or i.name not in decoded]
         made = aligned(list(inputs_of(self.decoded, used)), assembled, read)
         program = Program(
-            inputs=(*given, *map(offsets_of, self.rows), *made, *singles),
+            inputs=(
+                *given,
+                *(i for said in saying for i in inputs_said(said)),
+                *made,
+                *map(input_of, padded),
+                *singles,
+            ),
             tables=tuple(t for t in tables.values()),
             columns=assembled,
             buffers=tuple(self.buffers),
@@ -355,7 +368,8 @@ class _Assembler:
             outputs=outputs,
             params=tuple((k, str(v.dtype).removeprefix("torch."), tuple(v.shape)) for k, v in params.items()),
             decodes=decodes_of(self.decoded, {i.name for i in made}),
-            row_keys=tuple(said.keys for said in self.rows),
+            row_keys=tuple(said.keys for said in saying),
+            pads=tuple(made.pad for made in padded),
             agreements=self._agreements(assembled),
         )
         held = {table_name(args_of(n)[0]): args_of(n)[0] for n in columns}
@@ -398,7 +412,7 @@ class _Assembler:
             yield from self._choices(chosen[0].among, args_of(node)[-1])
             return
         for name, value in zip(op.fields, args_of(node)[1:], strict=False):
-            if name not in self.inputs:
+            if name not in self.inputs and not isinstance(value.target, PADDING):
                 known, source = facts_of(value), self.values[args_of(value)[0]]
                 yield Input(name, known.dtype, known.shape or (), of=source.name)
 
@@ -517,6 +531,7 @@ def name_batch(program: Program) -> Program:
         inputs=tuple(replace(i, shape=shaped(i.shape)) for i in program.inputs),
         decodes=tuple(replace(d, rows=dims.substitute(d.rows, mapping)) for d in program.decodes),
         row_keys=tuple(replace(r, rows=dims.substitute(r.rows, mapping)) for r in program.row_keys),
+        pads=tuple(replace(p, rows=dims.substitute(p.rows, mapping)) for p in program.pads),
         buffers=tuple(replace(b, rows=dims.substitute(b.rows, mapping)) for b in program.buffers),
         dense=tuple(replace(i, args=arg(i.args), kwargs=arg(i.kwargs)) for i in program.dense),
         outputs=tuple(replace(o, shape=shaped(o.shape)) for o in program.outputs),

@@ -19,13 +19,23 @@ LISTED = ("sparse", "ragged")
 
 @dataclass(frozen=True)
 class Decoded:
-    """A feature that can be an input. values: its values in the graph, by the name that they have in a program."""
+    """A feature that can be an input.
+
+    values: its values in the graph, by the name that they have in a program.   width: the name of its most blocks.
+    """
 
     parse: Node
     key: str
     feature: Feature
     name: str
     values: tuple[tuple[Node, str], ...]
+    width: str = ""
+
+    @property
+    def shape(self) -> tuple[Dim, ...]:
+        """Of a dense input."""
+        steps = (dims.symbol(self.width),) if self.feature.kind == "steps" else ()
+        return (_rows(self), *steps, *self.feature.shape)
 
     @property
     def offsets(self) -> str | None:
@@ -40,14 +50,15 @@ def decoded_inputs(graph: Graph) -> Iterator[Decoded]:
         op = parse.target
         assert isinstance(op, ParseExample)
         key = keys.get(args_of(parse)[0])
-        if key is None or feature.kind == "steps":
+        width = dict(op.widths).get(feature.key, "")
+        if key is None or (feature.kind == "steps" and not width):
             continue
         values = []
         for user in [parse] if op.num_outputs == 1 else list(parse.users):
             found, what = op.place(0 if user is parse else int(str(user.args[1])))
             if found == feature and what in ("values", "splits"):
                 values.append((user, name if what == "values" else f"{name}.offsets"))
-        yield Decoded(parse, key, feature, name, tuple(values))
+        yield Decoded(parse, key, feature, name, tuple(values), width)
 
 
 def inputs_of(found: list[Decoded], read: Set[str]) -> Iterator[Input]:
@@ -55,7 +66,7 @@ def inputs_of(found: list[Decoded], read: Set[str]) -> Iterator[Input]:
     for k, item in enumerate(found):
         rows = _rows(item)
         if item.offsets is None and item.name in read:
-            yield Input(item.name, item.feature.dtype, (rows, *item.feature.shape), tensor=source_of(item.parse))
+            yield Input(item.name, item.feature.dtype, item.shape, tensor=source_of(item.parse))
         elif item.offsets is not None and read & {item.name, item.offsets}:
             count = dims.symbol(f"N{k}")
             yield Input(item.name, item.feature.dtype, (count,), tensor=source_of(item.parse), offsets=item.offsets)

@@ -16,6 +16,7 @@ from colonnade.core.expr import Apply, Expr, Field, fields_of, walk
 from colonnade.core.facts import Shape, Term
 from colonnade.ir.decoded import Names
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
+from colonnade.ir.padded import PADDING, padded
 from colonnade.ops.add_position import AddPosition
 from colonnade.ops.at_least import AtLeast
 from colonnade.ops.at_most import AtMost
@@ -187,6 +188,8 @@ class Reader:
             return self._decoded(base, op, output, node)
         if isinstance(op, RaggedInput) and 0 < output <= op.num_values:
             return self._listed(base, op, output, node)
+        if isinstance(op, PADDING):
+            return self._padded(node)
         if isinstance(op, StringSplit) and output == 1:
             return self._tokens(base, op)
         if isinstance(op, SparseCross) and output == 1:
@@ -229,6 +232,16 @@ class Reader:
             return Reject("the number of rows is not known from the request")
         self.fields[source.target.key] = node
         return Elements(Field(source.target.key), Lists(rows, base))
+
+    def _padded(self, node: Node) -> Elements | Reject:
+        found = padded(node, self._names)
+        shape = facts_of(node).shape
+        if found is None:
+            return Reject("places are those of rows that are no input")
+        if not shape or dims.from_data(shape[0]):
+            return Reject("the number of places is not known from the request")
+        self.fields[found.name] = node
+        return Elements(Field(found.name), Dense(shape[0], 1))
 
     def _ragged_rows(self, base: Node) -> Dim | None:
         """The number of rows, where every request tells it."""

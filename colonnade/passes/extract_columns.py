@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Container, Mapping, Sequence, Set
 from dataclasses import replace
 
 import numpy as np
@@ -15,9 +15,10 @@ from colonnade.core.facts import Facts
 from colonnade.core.identity import is_identity
 from colonnade.ir.column import Column, fields_read
 from colonnade.ir.column_value import ColumnValue
-from colonnade.ir.decoded import decoded_names
+from colonnade.ir.decoded import Names, decoded_names
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of, source_of
 from colonnade.ir.made_table import made_of, name_of
+from colonnade.ir.padded import PADDING, padded
 from colonnade.ops.graph.choices import Choices
 from colonnade.ops.graph.clip_rows import ClipRows
 from colonnade.ops.graph.constant import Constant
@@ -50,6 +51,10 @@ class ExtractColumns(Pass):
         plain = Reader(decoded)
         dtypes = {key: facts_of(i).dtype for key, i in editor.graph.inputs.items()}
         dtypes |= {name: feature.dtype for (_, feature), name in decoded.items()}
+        taken = frozenset(dtypes)
+        dtypes |= {
+            found.name: facts_of(node).dtype for node in editor.graph.nodes() if (found := padded(node, decoded))
+        }
         names: dict[str, int] = {}
         changed = 0
         for node in list(editor.graph.nodes()):
@@ -58,17 +63,17 @@ class ExtractColumns(Pass):
                 continue
             weighted = isinstance(node.target, WeightedBag)
             reader = Reader(decoded, _aligned(node)) if weighted else plain
-            column = _column(reader, node, table, dtypes)
+            column = _column(reader, node, table, dtypes, taken)
             if isinstance(column, Reject):
                 editor.record(node, False, column.reason)
                 if isinstance(node.target, Gather) and isinstance(table.target, ClipRows):
                     editor.graph.replace(node, _clipped(editor.at(node), node, table))
                     changed += 1
                 continue
-            column = replace(column, name=_unique(column.name, names))
+            column = replace(column, name=_unique(_name(column, reader, decoded), names))
             value = _value(editor.at(node), column, table, reader, args_of(node)[1])
             editor.record(node, True, f"column {column.name}: ids and rows are proven to be of the same elements")
-            editor.graph.replace(node, _shaped(editor, node, value, _field_nodes(reader, column)))
+            editor.graph.replace(node, _shaped(editor, node, value, (*_field_nodes(reader, column), args_of(node)[1])))
             changed += 1
         return changed
 
@@ -194,7 +199,9 @@ def table_name(node: Node) -> str:
     return f"identity[{len(array)}]" if is_identity(array) else f"const_{op.value.digest}"
 
 
-def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) -> Column | Reject:
+def _column(
+    reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str], taken: Container[str]
+) -> Column | Reject:
     op = op_of(node)
     ids = args_of(node)[1]
     read = reader.elements(ids)
@@ -224,11 +231,11 @@ def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) 
         reason = _pooled(reader, node, read)
     else:
         pooling, default_row = "none" if isinstance(read.domain, Dense) and read.domain.width > 1 else "sum", None
-        reason = _unpooled(
-            node, read, {d for f in fields_of(read.expr) for d in facts_of(reader.fields[f]).shape or ()}
-        )
+        reason = _unpooled(node, read, {d for f in fields_of(read.expr) for d in _known_dims(reader.fields[f])})
     if reason is None and isinstance(_root(read), Open):
         reason = taken_reason(fields_of(read.expr), dtypes)
+    if reason is None:
+        reason = _name_taken(reader, fields_of(read.expr), taken)
     if reason is not None:
         return Reject(reason)
     assert isinstance(rows[0], int)
@@ -247,6 +254,15 @@ def _column(reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str]) 
         column = of_elements(column)
     fields = dict.fromkeys(root.among) if isinstance(root, Chosen) else fields_read(column)
     return replace(column, name="+".join(fields))
+
+
+def _name(column: Column, reader: Reader, decoded: Names) -> str:
+    """The names of the fields that it reads, or that these are made of."""
+    names = fields_read(column)
+    found = {name: padded(reader.fields[name], decoded) for name in names if name in reader.fields}
+    if not any(found.values()):
+        return column.name
+    return "+".join(dict.fromkeys(of.of if (of := found.get(name)) else name for name in names))
 
 
 def _pooled(reader: Reader, node: Node, read: Elements) -> str | None:
@@ -277,6 +293,21 @@ def _unpooled(node: Node, read: Elements, known: Set[Dim]) -> str | None:
         return f"the gather's result is not proven to be one vector an element of {size}, but {shape}"
     if any(dims.symbols_of(d) - known for d in shape):
         return f"the gather's result has the shape {shape}, which the dims of its fields do not tell"
+    return None
+
+
+def _known_dims(field: Node) -> Sequence[Dim]:
+    """The dims that a request tells by a field."""
+    if isinstance(field.target, PADDING):
+        return facts_of(args_of(field)[1]).values or ()
+    return facts_of(field).shape or ()
+
+
+def _name_taken(reader: Reader, names: Sequence[str], taken: Container[str]) -> str | None:
+    """Why fields of padded rows can have no names."""
+    for name in names:
+        if name in taken and isinstance(reader.fields[name].target, PADDING):
+            return f"an input has the name {name!r} of padded rows"
     return None
 
 

@@ -36,6 +36,7 @@ from colonnade.passes.bags import bag
 from colonnade.passes.base import Editor, Reject, Rewrite, Rewritten
 from colonnade.passes.elements import Dense, Reader
 from colonnade.passes.indices import column
+from colonnade.passes.single_elements import shape_of
 from colonnade.passes.splat import splat
 
 WIDEST = 1024
@@ -66,7 +67,8 @@ class OneHots(Rewrite):
         if isinstance(depth, Reject):
             return depth
         if isinstance(node.target, Sum):
-            return _counts(node, x, depth, editor)
+            single = facts_of(args_of(x)[0]).rank == 3
+            return _single_counts(node, x, depth, editor) if single else _counts(node, x, depth, editor)
         return _marks(node, x, depth, editor)
 
 
@@ -184,7 +186,7 @@ def _depth(one_hot: Node) -> int | Reject:
         ]
     ):
         return Reject("the marks are not 1 and 0 in float32")
-    if rank != 2 or op.axis not in (-1, 2):
+    if rank not in (2, 3) or op.axis not in (-1, rank):
         return Reject("the marks are not the last axis of a batch of places")
     if size is None or not 1 <= size <= WIDEST:
         return Reject(f"{size} marks a vector: an identity matrix of more than {WIDEST} rows is not made")
@@ -207,6 +209,37 @@ def _counts(node: Node, one_hot: Node, depth: int, editor: Editor) -> Rewritten 
             return Reject(f"marks are not those of sparse ids, and {reason}")
         made = bag(editor, "sum", editor.constant(identity(depth)), spread, _outside_mask(editor, spread, 0, depth))
         return Rewritten(made, f"each id of a row adds its row of the identity matrix of {depth}; others are dropped")
+    return _spread_counts(spread, depth, editor)
+
+
+def _single_counts(node: Node, one_hot: Node, depth: int, editor: Editor) -> Rewritten | Reject:
+    """The same of `[B, T, 1]`: each place is a row of its own."""
+    op, ids = op_of(node), args_of(one_hot)[0]
+    assert isinstance(op, Sum)
+    shape = facts_of(ids).shape
+    if shape is None or shape[2] != 1 or facts_of(args_of(node)[1]).ints not in ((2,), (-2,)) or op.keep_dims:
+        return Reject("marks are not summed over the places of a row")
+    flat = ids
+    while isinstance(flat.target, Reshape):
+        flat = args_of(flat)[0]
+    if isinstance(flat.target, SparseToDense):
+        made = _spread_counts(flat, depth, editor)
+    else:
+        flat = editor.add(Reshape(), ids, editor.constant(np.array([-1])))
+        reason = _of_fields(flat, editor)
+        if reason is not None:
+            return Reject(reason)
+        marks = bag(editor, "sum", editor.constant(identity(depth)), flat, _outside_mask(editor, flat, 0, depth))
+        made = Rewritten(marks, f"each id is its row of the identity matrix of {depth}; others are dropped")
+    wanted = facts_of(node).shape
+    if isinstance(made, Reject) or wanted is None:
+        return made
+    assert isinstance(made.value, Node)
+    return Rewritten(editor.add(Reshape(), made.value, shape_of(editor, wanted, [ids])), made.proof)
+
+
+def _spread_counts(spread: Node, depth: int, editor: Editor) -> Rewritten | Reject:
+    """Counts of sparse ids by the first index."""
     indices, shape, ids, default = args_of(spread)
     missing = splat(default)
     if missing is None or 0 <= int(missing) < depth:

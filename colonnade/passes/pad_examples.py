@@ -58,7 +58,7 @@ def _replace(editor: Editor, parse: Node, matches: list[tuple[Node, Feature]]) -
     old = op_of(parse)
     assert isinstance(old, ParseExample)
     features = dict.fromkeys((*old.features, *(feature for _, feature in matches)))
-    op = ParseExample(tuple(features))
+    op = ParseExample(tuple(features), old.widths)
     new = editor.add(op, *args_of(parse))
     places = {op.place(k): k for k in range(op.num_outputs)}
     for user in [parse] if old.num_outputs == 1 else list(parse.users):

@@ -21,12 +21,14 @@ from colonnade.passes.merge_shards import MergeShards
 from colonnade.passes.merge_trimmed import MergeTrimmed
 from colonnade.passes.merge_unique import MergeUnique
 from colonnade.passes.merge_weighted import MergeWeighted
+from colonnade.passes.name_widths import NameWidths
 from colonnade.passes.one_hots import OneHots
 from colonnade.passes.pad_examples import PadExamples
 from colonnade.passes.pair_weights import PairWeights
 from colonnade.passes.pool_places import PoolPlaces
 from colonnade.passes.pool_single_rows import PoolSingleRows
 from colonnade.passes.ragged_inputs import RaggedInputs
+from colonnade.passes.spread_rows import SpreadRows
 from colonnade.passes.vocabularies import Vocabularies
 from colonnade.passes.warnings.base import Warn
 from colonnade.passes.warnings.float_ids import FloatIds
@@ -39,6 +41,8 @@ COLUMNS: tuple[Pass, ...] = (
     PairWeights(),  # before guards: ids and weights then have one index matrix, whose guards are understood
     DropIdentities(),  # then: most nodes of a shape computation die here, every later pass is cheaper
     DropSparseReshapes(),  # before guards: the guard's operands become the producer's own indices
+    NameWidths(),  # before spread-rows, whose places are of rows as wide as a request tells
+    SpreadRows(),  # once reshapes that change nothing are gone; before all that drops elements, which it moves
     HashDecimals(),  # before vocabularies: a text has no column op, its hash has one
     Vocabularies(),  # after hash-decimals, whose buckets it takes; before guards and selects, for the ranges it proves
     DropGuards(),  # before filling: only unguarded indices can be proven to be every row

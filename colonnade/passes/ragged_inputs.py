@@ -16,6 +16,7 @@ from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.lookup_table_find import LookupTableFind
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.ragged_input import RaggedInput
+from colonnade.ops.graph.ragged_to_dense import RaggedToDense
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.segment_sum import SegmentSum
 from colonnade.ops.graph.select import Select
@@ -34,7 +35,7 @@ from colonnade.passes.base import Editor, Pass
 from colonnade.passes.indices import column, column_of
 from colonnade.passes.repeats import splits_behind
 
-ROOTS = (SparseFillEmptyRows, SparseToDense, SparseCross, SparseSegmentReduce, SegmentSum, RaggedInput)
+ROOTS = (SparseFillEmptyRows, SparseToDense, SparseCross, SparseSegmentReduce, SegmentSum, RaggedInput, RaggedToDense)
 
 
 @dataclass
@@ -42,7 +43,7 @@ class _Group:
     """Inputs that one op uses as a matrix.
 
     shapes: dense shapes.   rows: row numbers made of splits.   said: ops of the source that say as much.
-    strict: whether an op demands that places within a row rise.
+    strict: whether an op demands that places within a row rise.   whole: whether one reads all rows that splits say.
     """
 
     by: str
@@ -52,6 +53,7 @@ class _Group:
     rows: dict[Node, None] = field(default_factory=dict)
     said: dict[Node, None] = field(default_factory=dict)
     strict: bool = False
+    whole: bool = False
 
 
 class RaggedInputs(Pass):
@@ -96,6 +98,7 @@ def _join(groups: dict[tuple[str, Node], _Group], found: _Group, inputs: set[Nod
     known.rows |= found.rows
     known.said |= found.said
     known.strict |= found.strict
+    known.whole |= found.whole
 
 
 def _unfit(group: _Group, taken: set[Node]) -> str | None:
@@ -117,7 +120,7 @@ def _unfit(group: _Group, taken: set[Node]) -> str | None:
 
 
 def _put(editor: Editor, group: _Group, number: int) -> None:
-    trimmed = not group.shapes and not group.said
+    trimmed = not group.shapes and not group.said and not group.whole
     values = list(group.values)
     op = RaggedInput(group.by, len(values), trimmed, group.strict, f"r{number}", f"t{number}")
     operands = [group.first, *group.shapes, *values]
@@ -152,6 +155,8 @@ def _evidence(node: Node) -> Iterator[_Group]:
             yield from _matrix(matrix, values, shape)
     elif isinstance(op, RaggedInput):
         yield _Group("splits", args[0], {}, dict.fromkeys(map(_source, args[1:])), said={node: None})
+    elif isinstance(op, RaggedToDense):
+        yield _Group("splits", args[0], {}, dict.fromkeys(_vectors(args[1])), whole=True)
     elif isinstance(op, SparseSegmentReduce):
         yield from _segments(args[2], (args[1],))
     elif isinstance(op, SegmentSum):

@@ -20,6 +20,7 @@ class RowInput:
     keys: RowKeys
     values: tuple[str, ...]
     aliases: tuple[tuple[Node, str], ...]
+    node: Node
 
 
 def row_inputs(graph: Graph, take: Callable[[str], str]) -> Iterator[RowInput]:
@@ -56,10 +57,12 @@ def _row_input(graph: Graph, node: Node, op: RaggedInput, take: Callable[[str], 
     if op.first_value == 2:
         outputs[op.num_outputs - 1] = keys[1]
     items = [(user, outputs[int(str(user.args[1]))]) for user in node.users if user.args[1] in outputs]
-    return RowInput(made, values, tuple(items))
+    return RowInput(made, values, tuple(items), node)
 
 
-def offsets_of(found: RowInput) -> Input:
-    """The input of offsets."""
+def inputs_said(found: RowInput) -> Iterator[Input]:
+    """The inputs of offsets, and of places where something reads them."""
     rows: Dim = found.keys.rows
-    return Input(found.keys.offsets, "int64", (dims.add(rows, 1),))
+    yield Input(found.keys.offsets, "int64", (dims.add(rows, 1),))
+    if found.keys.places is not None:
+        yield Input(found.keys.places, "int64", (found.keys.count,))

@@ -54,6 +54,12 @@ DEVIATIONS = (
         "the weight of one row would count for an id of another",
     ),
     Deviation(
+        "places that do not rise",
+        "takes the elements of a sequence in any order, and pools those that stand in one place",
+        "refuses the request, with the advice to reorder the elements of the sparse tensor",
+        "columns read elements in the order of their places; a sequence has one element a place",
+    ),
+    Deviation(
         "the order of sums",
         "adds the rows of a pooled feature, and the products of a dense layer, in an order of its own",
         "adds pooled rows in the order of TensorFlow's kernels, products in torch's; where TensorFlow's rewrites or "

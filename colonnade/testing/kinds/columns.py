@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ class FeatureColumn:
     """A kind of feature column.
 
     make(tf.feature_column) -> the columns of a layer.   read: what makes features of the inputs, where these are not
-    the features.   older: what `input_layer` takes instead.   partitions: of its table.   gap: why it does not work.
+    the features.   older: what `input_layer` takes instead.   partitions: of its table.   sequence: whether it is for
+    `SequenceFeatures`.   gap: why it does not work.
     """
 
     inputs: tuple[Given, ...]
@@ -28,6 +29,7 @@ class FeatureColumn:
     read: Callable[[Any, dict[str, Any], list[Any]], dict[str, Any]] | None = None
     older: Callable[[Any], list[Any]] | None = None
     partitions: int = 0
+    sequence: bool = False
     gap: Gap | None = None
 
 
@@ -102,7 +104,17 @@ CROSSED_OF_EXAMPLES = Given(
     ),
 )
 
+
+def _sequence(c: Any) -> Any:
+    return c.sequence_categorical_column_with_identity("x", 10)
+
+
+def _sequences(c: Any) -> list[Any]:
+    return [c.sequence_categorical_column_with_identity(key, 10) for key in "xy"]
+
+
 SEVERAL = ids(3)
+SPARSE_IDS = replace(ids(3, pool=range(10)), form="sparse")
 COLUMNS: dict[str, FeatureColumn] = {
     "numeric": FeatureColumn((floats(2),), lambda c: [c.numeric_column("x", (2,))]),
     "bucketized": FeatureColumn((floats(),), lambda c: embedded(c, _buckets(c))),
@@ -173,6 +185,25 @@ COLUMNS: dict[str, FeatureColumn] = {
         ),
         _parsed,
     ),
+    "sequence, not pooled": FeatureColumn((SPARSE_IDS,), lambda c: embedded(c, _sequence(c)), sequence=True),
+    "sequence of words": FeatureColumn(
+        (replace(words(3), form="sparse"),),
+        lambda c: embedded(c, c.sequence_categorical_column_with_vocabulary_list("x", ["a", "yy"], num_oov_buckets=2)),
+        sequence=True,
+    ),
+    "sequence of one-hots": FeatureColumn((SPARSE_IDS,), lambda c: [c.indicator_column(_sequence(c))], sequence=True),
+    "sequence of numbers": FeatureColumn(
+        (replace(floats(3), form="sparse"),), lambda c: [c.sequence_numeric_column("x")], sequence=True
+    ),
+    "sequences that share a table": FeatureColumn(
+        (SPARSE_IDS, replace(SPARSE_IDS, name="y")), lambda c: c.shared_embeddings(_sequences(c), ROWS), sequence=True
+    ),
+    "sequence of Examples": FeatureColumn(
+        (EXAMPLES,),
+        lambda c: embedded(c, c.sequence_categorical_column_with_identity("ids", 10)),
+        _parsed,
+        sequence=True,
+    ),
 }
 
 
@@ -194,6 +225,8 @@ def dense_features(tf: Any, of: FeatureColumn, inputs: dict[str, Any], name: str
     from tensorflow.python.feature_column import feature_column_v2 as v2
 
     columns = of.make(tf.feature_column)
+    if of.sequence:
+        return sequence_features(tf, columns, _features(tf, of, inputs, columns), name)[0]
     cache = v2.FeatureTransformationCache(_features(tf, of, inputs, columns))
     partitioner = tf.compat.v1.fixed_size_partitioner(of.partitions) if of.partitions else None
     with tf.compat.v1.variable_scope(name, use_resource=True, partitioner=partitioner):
@@ -204,6 +237,24 @@ def dense_features(tf: Any, of: FeatureColumn, inputs: dict[str, Any], name: str
             dense = column.get_dense_tensor(cache, state)
             parts.append(tf.reshape(dense, (tf.shape(dense)[0], column.variable_shape.num_elements())))
         return tf.concat(parts, -1)
+
+
+def sequence_features(tf: Any, columns: list[Any], features: dict[str, Any], name: str) -> tuple[Any, Any]:
+    """What `SequenceFeatures` does: padded vectors side by side, and the lengths, which all columns must share."""
+    from tensorflow.python.feature_column import feature_column_v2 as v2
+
+    cache = v2.FeatureTransformationCache(features)
+    with tf.compat.v1.variable_scope(name, use_resource=True):
+        state = _state_of(tf, v2)
+        parts, lengths = [], []
+        for column in sorted(columns, key=lambda c: c.name):
+            column.create_state(state)
+            dense, length = column.get_sequence_dense_tensor(cache, state)
+            size = tf.concat([tf.shape(dense)[:2], [column.variable_shape.num_elements()]], 0)
+            parts.append(tf.reshape(dense, size))
+            lengths.append(length)
+        with tf.control_dependencies([tf.compat.v1.assert_equal(lengths[0], other) for other in lengths[1:]]):
+            return tf.concat(parts, -1), tf.identity(lengths[0])
 
 
 def _state_of(tf: Any, v2: Any) -> Any:

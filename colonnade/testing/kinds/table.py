@@ -33,6 +33,8 @@ def cell_of(kind: str, style: str) -> Cell | None:
     some = tuple(ONLY_SOME.get((kind, style), {}).items())
     if style in (INPUT_LAYER, DENSE_FEATURES) and kind in columns.COLUMNS:
         of = columns.COLUMNS[kind]
+        if of.sequence and style == INPUT_LAYER:
+            return None
         return Cell(kind, style, of.inputs, _of_columns(of, style), of.gap, some)
     if style == KERAS and kind in keras_layers.LAYERS:
         layers = keras_layers.LAYERS[kind]
@@ -92,7 +94,7 @@ What is understood, by the style in which a model is written. `ok`: on every bac
 test builds and compares with TensorFlow. `notyet`: refused when the model is compiled, with an error that says so;
 `notimpl`: possible, and nobody asked yet. Nothing: the style has no such column, or a test does not build it.
 `input_layer` is `tf.compat.v1.feature_column.input_layer`; `DenseFeatures` makes the same columns through TensorFlow's
-newer classes; `Keras` is Keras 3; `tf.nn` is a graph of plain ops.
+newer classes, `SequenceFeatures` among them; `Keras` is Keras 3; `tf.nn` is a graph of plain ops.
 
 Made by `.venv/bin/python -m colonnade.testing.kinds`; `colonnade ops --kinds` prints the same.
 
