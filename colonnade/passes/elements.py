@@ -44,7 +44,7 @@ from colonnade.ops.hash_bytes import HashBytes
 from colonnade.ops.join_hash import JoinHash
 from colonnade.ops.mod import Mod
 from colonnade.ops.not_equal import NotEqual
-from colonnade.ops.op import PositionOp
+from colonnade.ops.op import GraphOp, PositionOp
 from colonnade.ops.replace_outside import ReplaceOutside
 from colonnade.ops.seed_hash import SeedHash
 from colonnade.ops.split import Split
@@ -181,15 +181,12 @@ class Reader:
     def _elements(self, node: Node) -> Elements | Reject:
         base, output = item_of(node)
         op = op_of(base)
-        if isinstance(op, Placeholder):
-            self.fields[op.key] = node
-            return _field(op.key, node)
+        if isinstance(op, (Placeholder, *PADDING)):
+            return self._given(node, op)
         if isinstance(op, ParseExample) and (base, op.place(output)[0]) in self._names:
             return self._decoded(base, op, output, node)
         if isinstance(op, RaggedInput) and 0 < output <= op.num_values:
             return self._listed(base, op, output, node)
-        if isinstance(op, PADDING):
-            return self._padded(node)
         if isinstance(op, StringSplit) and output == 1:
             return self._tokens(base, op)
         if isinstance(op, SparseCross) and output == 1:
@@ -233,7 +230,11 @@ class Reader:
         self.fields[source.target.key] = node
         return Elements(Field(source.target.key), Lists(rows, base))
 
-    def _padded(self, node: Node) -> Elements | Reject:
+    def _given(self, node: Node, op: GraphOp) -> Elements | Reject:
+        """An input, as it is or padded."""
+        if isinstance(op, Placeholder):
+            self.fields[op.key] = node
+            return _field(op.key, node)
         found = padded(node, self._names)
         shape = facts_of(node).shape
         if found is None:

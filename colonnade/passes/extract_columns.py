@@ -234,8 +234,7 @@ def _column(
         reason = _unpooled(node, read, {d for f in fields_of(read.expr) for d in _known_dims(reader.fields[f])})
     if reason is None and isinstance(_root(read), Open):
         reason = taken_reason(fields_of(read.expr), dtypes)
-    if reason is None:
-        reason = _name_taken(reader, fields_of(read.expr), taken)
+    reason = reason or _name_taken(reader, fields_of(read.expr), taken)
     if reason is not None:
         return Reject(reason)
     assert isinstance(rows[0], int)
