@@ -226,7 +226,7 @@ def dense_features(tf: Any, of: FeatureColumn, inputs: dict[str, Any], name: str
 
     columns = of.make(tf.feature_column)
     if of.sequence:
-        return sequence_features(tf, columns, _features(tf, of, inputs, columns), name)[0]
+        return sequence_features(tf, columns, _features(tf, of, inputs, columns), name, equal=False)[0]
     cache = v2.FeatureTransformationCache(_features(tf, of, inputs, columns))
     partitioner = tf.compat.v1.fixed_size_partitioner(of.partitions) if of.partitions else None
     with tf.compat.v1.variable_scope(name, use_resource=True, partitioner=partitioner):
@@ -239,8 +239,13 @@ def dense_features(tf: Any, of: FeatureColumn, inputs: dict[str, Any], name: str
         return tf.concat(parts, -1)
 
 
-def sequence_features(tf: Any, columns: list[Any], features: dict[str, Any], name: str) -> tuple[Any, Any]:
-    """What `SequenceFeatures` does: padded vectors side by side, and the lengths, which all columns must share."""
+def sequence_features(
+    tf: Any, columns: list[Any], features: dict[str, Any], name: str, equal: bool = True
+) -> tuple[Any, Any]:
+    """What `SequenceFeatures` does: padded vectors side by side, and the lengths.
+
+    equal: whether all columns must have the same lengths, as TensorFlow's layer has it.
+    """
     from tensorflow.python.feature_column import feature_column_v2 as v2
 
     cache = v2.FeatureTransformationCache(features)
@@ -253,7 +258,8 @@ def sequence_features(tf: Any, columns: list[Any], features: dict[str, Any], nam
             size = tf.concat([tf.shape(dense)[:2], [column.variable_shape.num_elements()]], 0)
             parts.append(tf.reshape(dense, size))
             lengths.append(length)
-        with tf.control_dependencies([tf.compat.v1.assert_equal(lengths[0], other) for other in lengths[1:]]):
+        others = lengths[1:] if equal else []
+        with tf.control_dependencies([tf.compat.v1.assert_equal(lengths[0], other) for other in others]):
             return tf.concat(parts, -1), tf.identity(lengths[0])
 
 
