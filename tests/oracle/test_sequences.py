@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from colonnade import compiler
-from colonnade.errors import FeedError, IdRangeError
+from colonnade.errors import ColonnadeError, FeedError, IdRangeError
 from colonnade.executable import Executable
 from colonnade.ir.text import consts_of, parse_program, print_program
 from colonnade.testing.deviations import excuse
@@ -280,8 +280,14 @@ def test_columns_that_differ_in_width_are_refused(models: Callable[[str, str], P
     wider = feed | {"y.dense_shape": np.array([2, 5])}
     with TensorFlowModel(path) as oracle, pytest.raises(OracleError):
         oracle.run(wider)
+    executable = compiled(path, "cpu")
     with pytest.raises(FeedError):
-        compiled(path, "cpu")(wider)
+        executable(wider)
+    other = feed | {"y.indices": np.array([[0, 0], [1, 0], [1, 1]])}
+    with TensorFlowModel(path) as oracle, pytest.raises(OracleError, match="assertion"):
+        oracle.run(other)
+    with pytest.raises(ColonnadeError):
+        executable(other)
 
 
 def test_artifacts_and_made_requests(identity: Path, tmp_path: Path) -> None:
