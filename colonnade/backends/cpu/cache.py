@@ -28,14 +28,14 @@ from colonnade.backends.cpu import (
     weighted,
 )
 from colonnade.backends.cpu.tiles import registry
-from colonnade.core import fingerprint, quantize, word_map
+from colonnade.core import fingerprint, quantize, siphash, word_map
 
 PARTS = (elements, lookups, single, pooling, pooled, tokens, long_rows, unpooled, weighted, narrow)
 """The files that implement the engine's parts: importing them registers these."""
 
 NOT_COMPILED = frozenset({"backend.py", "context.py", "descriptor.py", "pool.py"})
 """Files of this package that nothing of the compiled code comes from."""
-ELSEWHERE = (lanes, memory, fingerprint, quantize, word_map)
+ELSEWHERE = (lanes, memory, fingerprint, quantize, siphash, word_map)
 """Other modules that compiled functions or numbers in them come from."""
 
 

@@ -17,6 +17,7 @@ from colonnade.backends import code_cache, example_loops, examples, memory
 from colonnade.backends.code_cache import CodeCache
 from colonnade.backends.cpu import cache
 from colonnade.backends.cpu.tiles import registry
+from colonnade.backends.tape import kernels, tape
 from colonnade.core import examples as core_examples
 from colonnade.core import word_map
 
@@ -92,6 +93,7 @@ def roots(functions: Iterable[Any]) -> set[Name]:
 
 ENGINE = {("colonnade.backends.cpu.cache", "functions"), *roots(f for f, _ in cache.functions().values())}
 LOOPS = roots(example_loops.ENTRIES.values())
+TAPES = roots([kernels.run])
 
 
 @pytest.mark.parametrize(
@@ -99,8 +101,9 @@ LOOPS = roots(example_loops.ENTRIES.values())
     [
         (cache.ENGINE, ENGINE, [word_map, registry, cache]),
         (examples.LOOPS, LOOPS, [example_loops, memory, core_examples]),
+        (tape.TAPES, TAPES, [kernels, memory]),
     ],
-    ids=["cpu", "examples"],
+    ids=["cpu", "examples", "tape"],
 )
 def test_all_that_code_is_made_of_is_in_its_name(
     collection: CodeCache[Any], names: set[Name], among: list[ModuleType]

@@ -20,7 +20,7 @@ from colonnade.backends.gpu import runner
 from colonnade.backends.gpu.graphs import full_precision
 from colonnade.backends.gpu.lanes import LARGE_BYTES, MAX_GRAPHS
 from colonnade.backends.gpu.padding import Proven
-from colonnade.backends.gpu.runner import GpuRunner
+from colonnade.backends.gpu.runner import NUM_LOANS, GpuRunner
 from colonnade.core.batch import Layout
 from colonnade.core.expr import Field
 from colonnade.errors import FeedError, GraphError, IdRangeError, OptionError, ShapeError
@@ -167,9 +167,9 @@ def test_large_outputs_are_kept_while_they_are_held_and_their_memory_comes_back(
     held = [(feed, case.check(feed)["positive"][1:]) for feed in feeds]
     for feed, value in held:
         np.testing.assert_array_equal(value, rc.expected(feed, case.weights)["positive"][1:])
-    assert len(loans._permits) == loans._limit - 3 and not loans._idle
+    assert len(loans._permits) == NUM_LOANS - 3 and not loans._idle
     del held, value
-    assert len(loans._permits) == loans._limit and len(loans._idle) == 3
+    assert len(loans._permits) == NUM_LOANS and len(loans._idle) == 3
     loans._permits.clear()
     case.check(feeds[0])
 
