@@ -25,6 +25,7 @@ from colonnade.core.quantize import NARROW
 from colonnade.errors import ArtifactError, OptionError
 from colonnade.executable import Executable
 from colonnade.frontends.tensorflow.importer import Imported, import_saved_model, open_source
+from colonnade.ir.check_program import check as check_program
 from colonnade.ir.column import ID_POLICIES
 from colonnade.ir.explanation import ColumnOrigin, Decision, Explanation, PassCount
 from colonnade.ir.graph import Graph
@@ -111,6 +112,7 @@ def compile(
     if isinstance(model, Program):
         if weights is None:
             raise OptionError("a program needs its weights", help="colonnade.compile(program, weights=...)")
+        check_program(model)
         program, fingerprint = model, ""
         explanation = Explanation(warnings=warnings_of(program, WARNINGS))
     else:

@@ -28,7 +28,8 @@ from colonnade.core import quantize
 from colonnade.core.consts import Const
 from colonnade.core.identity import identity
 from colonnade.core.tensor_file import TensorFile, TensorFileError
-from colonnade.errors import ArtifactError, TextError, listed
+from colonnade.errors import ArtifactError, GraphError, TextError, listed
+from colonnade.ir.check_program import check as check_program
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
 from colonnade.ir.table import Table
@@ -176,8 +177,10 @@ def _tensor_file(path: Path) -> TensorFile:
 def _program(directory: Path, consts: Mapping[str, Const]) -> Program:
     path = directory / PROGRAM
     try:
-        return parse_program(read_file(path).decode(), consts)
-    except (UnicodeDecodeError, TextError) as e:
+        program = parse_program(read_file(path).decode(), consts)
+        check_program(program)
+        return program
+    except (UnicodeDecodeError, TextError, GraphError) as e:
         raise ArtifactError(
             "the program of the artifact cannot be read",
             where=str(path),

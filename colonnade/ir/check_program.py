@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from itertools import pairwise
 
 import sympy
@@ -15,7 +15,8 @@ from colonnade.core.examples import Feature
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.errors import ColonnadeError, GraphError, listed
 from colonnade.ir.column import POOLINGS, Column, Slot, fields_read
-from colonnade.ir.program import Buffer, Input, Program, batch_dim, operands, refs_in
+from colonnade.ir.element_facts import field_facts, inside
+from colonnade.ir.program import PLACE, Buffer, Input, Program, Ref, batch_dim, operands, refs_in
 from colonnade.ir.table import Table
 from colonnade.ops.op import ElementFacts, FilterOp
 
@@ -43,8 +44,7 @@ def broken(program: Program) -> Iterator[tuple[str, str]]:
     yield from _row_keys(program)
     yield from _agreements(program)
     yield from _pads(program)
-    for buffer in program.buffers:
-        yield from _buffer(buffer, program)
+    yield from _buffers(program)
     yield from _Columns(program).broken()
     yield from _references(program)
 
@@ -244,20 +244,46 @@ def _shape(item: Input) -> str:
     return f"[{', '.join(map(str, item.shape))}]"
 
 
-def _buffer(buffer: Buffer, program: Program) -> Iterator[tuple[str, str]]:
-    """Slots lie inside and do not overlap."""
-    where = f"buffer {buffer.name!r}"
+def _buffers(program: Program) -> Iterator[tuple[str, str]]:
+    """Slots lie inside and do not overlap, and every value of a row is written."""
+    users: dict[str, list[tuple[int, int, str]]] = {b.name: [] for b in program.buffers}
+    for column in program.columns:
+        for slot in column.slots:
+            users.setdefault(slot.output, []).append((slot.offset, slot.offset + slot.width, column.name))
+    places = _places(program)
+    for buffer in program.buffers:
+        for what in _buffer(buffer, sorted(users[buffer.name]), places[buffer.name]):
+            yield f"buffer {buffer.name!r}", what
+
+
+def _places(program: Program) -> dict[str, set[int]]:
+    """Where in each buffer the dense rest writes values beside the columns' own."""
+    found: dict[str, set[int]] = {b.name: set() for b in program.buffers}
+    buffers = {name: name for name in found}
+    for line in program.dense:
+        if line.op == PLACE and len(line.args) == 3:
+            _, target, offset = line.args
+            if isinstance(target, Ref) and target.name in buffers and isinstance(offset, int):
+                buffers[line.output] = buffers[target.name]
+                found[buffers[target.name]].add(offset)
+    return found
+
+
+def _buffer(buffer: Buffer, users: Sequence[tuple[int, int, str]], places: Set[int]) -> Iterator[str]:
     if buffer.width < 0:
-        yield where, f"the width {buffer.width} is negative"
-    users = sorted(
-        (s.offset, s.offset + s.width, c.name) for c in program.columns for s in c.slots if s.output == buffer.name
-    )
+        yield f"the width {buffer.width} is negative"
     for start, stop, name in users:
         if start < 0 or stop > buffer.width:
-            yield where, f"the slot {start}:{stop} of column {name!r} is outside the width {buffer.width}"
-    for (_, stop, name), (start, _, other) in pairwise(u for u in users if u[0] < u[1]):
+            yield f"the slot {start}:{stop} of column {name!r} is outside the width {buffer.width}"
+    filled = [u for u in users if u[0] < u[1]]
+    for (_, stop, name), (start, _, other) in pairwise(filled):
         if start < stop:
-            yield where, f"the slots of columns {name!r} and {other!r} overlap at {start}:{stop}"
+            yield f"the slots of columns {name!r} and {other!r} overlap at {start}:{stop}"
+    done = 0
+    for start, stop in (*((start, stop) for start, stop, _ in filled), (buffer.width, buffer.width)):
+        if start > done and done not in places:
+            yield f"nothing writes {done}:{start}"
+        done = max(done, stop)
 
 
 class _Columns:
@@ -268,6 +294,7 @@ class _Columns:
         self.inputs: dict[str, Input] = {i.name: i for i in program.inputs}
         self.tables: dict[str, Table] = {t.name: t for t in program.tables}
         self.buffers: dict[str, Buffer] = {b.name: b for b in program.buffers}
+        self._inferred: dict[Expr, ElementFacts] = {Field(i.name): field_facts(i.dtype) for i in program.inputs}
 
     def broken(self) -> Iterator[tuple[str, str]]:
         """Every broken rule."""
@@ -278,17 +305,18 @@ class _Columns:
     def _column(self, column: Column) -> Iterator[str]:
         if column.pooling not in POOLINGS:
             yield f"the pooling {column.pooling!r} is none of {', '.join(POOLINGS)}"
-        missing = [f for f in fields_read(column) if f not in self.inputs]
+        fields = fields_read(column)
+        missing = [f for f in fields if f not in self.inputs]
         yield from (f"the field {f!r} is no input" for f in missing)
         if not missing:
             yield from self._dtypes(column)
-        yield from self._ragged(column)
-        yield from self._batch(column)
+        yield from self._ragged(column, fields)
+        yield from self._batch(column, fields)
         if column.table is not None:
             yield from self._rows(column, column.table)
         elif column.default_row is not None:
             yield f"the default row {column.default_row} of no table"
-        yield from self._slots(column)
+        yield from self._slots(column, fields)
 
     def _dtypes(self, column: Column) -> Iterator[str]:
         wanted = INTEGERS if column.table is not None else (*INTEGERS, *FLOATS)
@@ -310,17 +338,16 @@ class _Columns:
             yield f"{what} are of dtype {got.dtype}, not {', '.join(wanted)}"
 
     def _infer(self, expr: Expr) -> ElementFacts:
-        if isinstance(expr, Field):
-            return ElementFacts(self.inputs[expr.name].dtype)
-        assert isinstance(expr, Apply)
-        if len(expr.args) != expr.op.arity:
-            raise GraphError(f"{expr.op.name} takes {expr.op.arity} operands", got=str(len(expr.args)))
-        found: ElementFacts = expr.op.infer(*map(self._infer, expr.args))
-        return found
+        if expr not in self._inferred:
+            assert isinstance(expr, Apply)
+            if len(expr.args) != expr.op.arity:
+                raise GraphError(f"{expr.op.name} takes {expr.op.arity} operands", got=str(len(expr.args)))
+            self._inferred[expr] = expr.op.infer(*map(self._infer, expr.args))
+        return self._inferred[expr]
 
-    def _ragged(self, column: Column) -> Iterator[str]:
+    def _ragged(self, column: Column, fields: Sequence[str]) -> Iterator[str]:
         """The fields are all dense, or all have the same offsets and are pooled."""
-        offsets = {name: self.inputs[name].offsets for name in fields_read(column) if name in self.inputs}
+        offsets = {name: self.inputs[name].offsets for name in fields if name in self.inputs}
         if not any(offsets.values()):
             return
         if len(set(offsets.values())) > 1:
@@ -331,10 +358,10 @@ class _Columns:
         elif column.pooling == "none":
             yield "the pooling 'none' needs a dense field: pool the rows of a ragged one"
 
-    def _batch(self, column: Column) -> Iterator[str]:
+    def _batch(self, column: Column, fields: Sequence[str]) -> Iterator[str]:
         """The fields' first dims and the rows of the buffers are one dim."""
         found: dict[Dim, str] = {}
-        for name in fields_read(column):
+        for name in fields:
             item = self.inputs.get(name)
             if item is None or (item.offsets is not None and not self._has_shape(item.offsets)):
                 continue
@@ -357,22 +384,29 @@ class _Columns:
             yield f"the table {name!r} does not exist"
         elif column.default_row is not None and not 0 <= column.default_row < table.rows:
             yield f"the default row {column.default_row} is outside the {table.rows} rows of table {name!r}"
+        elif column.ids_proven and not self._proven(column, table):
+            yield f"its ids are said to be proven to lie in the {table.rows} rows of table {name!r}, and are not"
 
-    def _slots(self, column: Column) -> Iterator[str]:
+    def _proven(self, column: Column, table: Table) -> bool:
+        """Facts: true where the ids have no type, which is said elsewhere."""
+        known = self._inferred.get(column.ids)
+        return known is None or inside(column.ids, known, column.filters, table.rows)
+
+    def _slots(self, column: Column, fields: Sequence[str]) -> Iterator[str]:
         for slot in column.slots:
             if slot.output not in self.buffers:
                 yield f"the buffer {slot.output!r} does not exist"
-            yield from self._width(column, slot)
+            yield from self._width(column, slot, fields)
 
-    def _width(self, column: Column, slot: Slot) -> Iterator[str]:
+    def _width(self, column: Column, slot: Slot, fields: Sequence[str]) -> Iterator[str]:
         if slot.width < 1:
             yield f"the slot in buffer {slot.output!r} has the width {slot.width}"
             return
-        made = self._made(column)
+        made = self._made(column, fields)
         if made is not None and slot.width != made[0]:
             yield f"the slot in buffer {slot.output!r} has the width {slot.width}, {made[1]}"
 
-    def _made(self, column: Column) -> tuple[int, str] | None:
+    def _made(self, column: Column, fields: Sequence[str]) -> tuple[int, str] | None:
         """How wide a column's vector is, and what says so; None where that is not known."""
         table = self.tables.get(column.table or "")
         if column.table is not None and table is None:
@@ -380,13 +414,13 @@ class _Columns:
         dim, whose = (1, "") if table is None else (table.embedding_dim, f"table {table.name!r} {table.embedding_dim}")
         if table is not None and column.pooling != "none":
             return dim, whose
-        widths = {n: self._width_of(n) for n in fields_read(column) if n in self.inputs}
+        widths = {n: self._width_of(n) for n in fields if n in self.inputs}
         known = {width for width in widths.values() if width is not None}
         if len(known) != 1 or None in widths.values():
             return None
         (width,) = known
-        fields = ", ".join(f"field {name!r} {width}" for name in widths)
-        return dim * width, " of ".join(filter(None, (fields, whose)))
+        shown = ", ".join(f"field {name!r} {width}" for name in widths)
+        return dim * width, " of ".join(filter(None, (shown, whose)))
 
     def _width_of(self, name: str) -> int | None:
         """Elements a row of a dense field; None where a request says it."""

@@ -15,6 +15,7 @@ from colonnade.core.examples import Feature
 from colonnade.core.expr import Apply, Expr, Field, fields_of, walk
 from colonnade.core.facts import Shape, Term
 from colonnade.ir.decoded import Names
+from colonnade.ir.element_facts import element_facts
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
 from colonnade.ir.padded import PADDING, padded
 from colonnade.ops.add_position import AddPosition
@@ -50,7 +51,6 @@ from colonnade.ops.seed_hash import SeedHash
 from colonnade.ops.split import Split
 from colonnade.ops.wrap_negative import WrapNegative
 from colonnade.passes.base import Reject
-from colonnade.passes.element_facts import element_facts
 from colonnade.passes.indices import column_of
 from colonnade.passes.splat import splat, whole
 

@@ -11,11 +11,11 @@ from colonnade.core import dims
 from colonnade.core.dims import Dim
 from colonnade.core.examples import Feature
 from colonnade.core.expr import Expr, fields_of
-from colonnade.core.facts import Facts
 from colonnade.core.identity import is_identity
 from colonnade.ir.column import Column, fields_read
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.decoded import Names, decoded_names
+from colonnade.ir.element_facts import element_facts, inside, keeps_all
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of, source_of
 from colonnade.ir.made_table import made_of, name_of
 from colonnade.ir.padded import PADDING, padded
@@ -29,9 +29,7 @@ from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.weighted_bag import WeightedBag
-from colonnade.ops.op import ElementFacts
 from colonnade.passes.base import Editor, Pass, Reject
-from colonnade.passes.element_facts import element_facts, keeps_all
 from colonnade.passes.elements import Aligned, Chosen, Dense, Elements, Kept, Lists, Open, Reader, Tokens, chosen_name
 from colonnade.passes.single_elements import of_elements, shape_of, source_name, taken_reason
 
@@ -238,15 +236,16 @@ def _column(
     if reason is not None:
         return Reject(reason)
     assert isinstance(rows[0], int)
+    filters = tuple(f for f in _filters(read) if not keeps_all(f, dtypes))
     column = Column(
         name="",
         ids=read.expr,
         table=table_name(table),
         pooling=pooling,
         weights=weights,
-        filters=tuple(f for f in _filters(read) if not keeps_all(f, dtypes)),
+        filters=filters,
         default_row=default_row,
-        ids_proven=_inside(facts_of(ids), rows[0]) or _inside(element_facts(read.expr, dtypes), rows[0]),
+        ids_proven=inside(read.expr, element_facts(read.expr, dtypes), filters, rows[0]),
         source=source_of(node),
     )
     if isinstance(_root(read), Open):
@@ -329,10 +328,6 @@ def _filters(read: Elements) -> tuple[Expr, ...]:
             found[:0] = domain.masks
         domain = domain.parent
     return tuple(dict.fromkeys(found))
-
-
-def _inside(ids: Facts | ElementFacts, rows: int) -> bool:
-    return ids.lo is not None and ids.hi is not None and ids.lo >= 0 and ids.hi < rows
 
 
 def _unique(base: str, names: dict[str, int]) -> str:

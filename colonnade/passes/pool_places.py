@@ -7,6 +7,7 @@ import numpy as np
 from colonnade.core.consts import Const
 from colonnade.core.expr import Apply
 from colonnade.ir.decoded import decoded_names
+from colonnade.ir.element_facts import element_facts
 from colonnade.ir.graph import Node, args_of, facts_of, op_of
 from colonnade.ir.made_table import made_of
 from colonnade.ops.graph.cast import Cast
@@ -22,7 +23,6 @@ from colonnade.ops.not_equal import NotEqual
 from colonnade.ops.wrap_negative import WrapNegative
 from colonnade.passes.bags import bag
 from colonnade.passes.base import Editor, Reject, Rewrite, Rewritten
-from colonnade.passes.element_facts import element_facts
 from colonnade.passes.elements import Dense, Reader
 from colonnade.passes.splat import splat
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections.abc import Iterator, Mapping
@@ -12,10 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from colonnade import compiler
+from colonnade import artifact, compiler
 from colonnade.artifact import Golden, verify_files
 from colonnade.core import dims
-from colonnade.errors import ArtifactError, ImportFailure, OptionError
+from colonnade.errors import ArtifactError, GraphError, ImportFailure, OptionError
 from colonnade.executable import Executable
 from colonnade.frontends.tensorflow.importer import open_source
 from colonnade.ir.program import Input, Instruction, Output, Program, Ref, Weights
@@ -288,3 +289,29 @@ def test_an_answer_depends_on_the_values_alone_not_on_where_they_lie(batch: int)
         answers |= {executable({"x": moved(x, at)})["y"].tobytes() for at in (0, 4, 16, 60)}
         answers.add(executable({"x": np.asfortranarray(x)})["y"].tobytes())
     assert len(answers) == 1
+
+
+def moved(program: Program, offset: int) -> Program:
+    """The program with its first column's slot elsewhere."""
+    first, *others = program.columns
+    slot = replace(first.slots[0], offset=offset)
+    return replace(program, columns=(replace(first, slots=(slot,)), *others))
+
+
+@pytest.mark.parametrize("offset", [-4, 4, 1 << 28])
+def test_a_program_is_checked_before_it_is_compiled(old: Executable, offset: int) -> None:
+    bad = moved(old.program, old.program.columns[0].slots[0].offset + offset)
+    with pytest.raises(GraphError, match="breaks"):
+        compiler.compile(bad, old.report().backend, weights=old.weights)
+
+
+def test_a_table_that_a_program_lacks_is_named(old: Executable) -> None:
+    bad = replace(old.program, tables=old.program.tables[1:])
+    with pytest.raises(GraphError, match=re.escape(f"the table {old.program.tables[0].name!r} does not exist")):
+        compiler.compile(bad, old.report().backend, weights=old.weights)
+
+
+def test_a_program_that_was_edited_in_an_artifact_is_refused(old: Executable, tmp_path: Path) -> None:
+    artifact.save(tmp_path / "a", moved(old.program, 1 << 28), old.weights)
+    with pytest.raises(ArtifactError, match="is outside the width"):
+        compiler.load(tmp_path / "a", old.report().backend)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from colonnade.core.expr import Apply, Expr, walk
+from colonnade.ir.element_facts import element_facts
 from colonnade.ir.explanation import Notice
 from colonnade.ir.program import Program
 from colonnade.ir.text import print_expr
@@ -14,7 +15,6 @@ from colonnade.ops.bucketize import Bucketize
 from colonnade.ops.cast import BOUNDS, Cast
 from colonnade.ops.replace_outside import ReplaceOutside
 from colonnade.ops.vocabulary import Vocabulary
-from colonnade.passes.element_facts import element_facts
 from colonnade.passes.warnings.base import Warn, dtypes_of, where
 
 EXACT = 2**24

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping
 
 from colonnade.core.expr import Apply, Expr, walk
+from colonnade.ir.element_facts import element_facts
 from colonnade.ir.explanation import Notice
 from colonnade.ir.program import Program
 from colonnade.ir.text import print_expr
@@ -17,7 +18,6 @@ from colonnade.ops.op import MapOp, PositionOp
 from colonnade.ops.seed_hash import SeedHash
 from colonnade.ops.sip_bytes import SipBytes
 from colonnade.ops.sip_decimal import SipDecimal
-from colonnade.passes.element_facts import element_facts
 from colonnade.passes.warnings.base import Warn, dtypes_of, where
 
 HASHES = (HashBytes, HashDecimal, JoinHash, SeedHash, SipBytes, SipDecimal)

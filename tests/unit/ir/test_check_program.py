@@ -12,8 +12,10 @@ from colonnade.core.expr import Apply, Field
 from colonnade.errors import GraphError
 from colonnade.ir.check_program import broken, check
 from colonnade.ir.column import Column, Slot
-from colonnade.ir.program import Agreement, Buffer, Input, Instruction, Output, Program, Ref
+from colonnade.ir.program import PLACE, Agreement, Buffer, Input, Instruction, Output, Program, Ref
 from colonnade.ir.table import Table
+from colonnade.ops.at_least import AtLeast
+from colonnade.ops.at_most import AtMost
 from colonnade.ops.hash_bytes import HashBytes
 from colonnade.ops.mod import Mod
 from colonnade.ops.not_equal import NotEqual
@@ -44,6 +46,25 @@ def test_a_whole_program_breaks_no_rule() -> None:
     check(Program((), (), (), (), (), ()))
 
 
+def test_the_dense_rest_may_write_what_columns_leave_free() -> None:
+    placed = (
+        Instruction("p", PLACE, (Ref("q"), Ref("b"), 4)),
+        Instruction("r", PLACE, (Ref("s"), Ref("p"), 11)),
+        Instruction("h", "aten.mm.default", (Ref("r"), Ref("w"))),
+    )
+    params = (*program().params, ("q", "float32", (1, 4)), ("s", "float32", (1, 2)))
+    check(program(columns=(CITIES, PRICES), buffers=(Buffer("b", B, 13),), dense=placed, params=params))
+
+
+def test_filters_prove_that_ids_lie_in_the_table() -> None:
+    kept = (Apply(AtLeast(0), AGE), Apply(AtMost(9), AGE))
+    proven = dataclasses.replace(AGES, filters=kept, ids_proven=True)
+    check(program(columns=(CITIES, proven, PRICES)))
+    for filters in ((Apply(AtLeast(-1), AGE), kept[1]), (kept[0], Apply(AtMost(10), AGE)), kept[:1]):
+        bad = program(columns=(CITIES, dataclasses.replace(proven, filters=filters), PRICES))
+        assert [where for where, _ in broken(bad)] == ["column 'age'"]
+
+
 def column(**changes: Any) -> Program:
     return program(columns=(dataclasses.replace(CITIES, **changes), AGES, PRICES))
 
@@ -70,6 +91,18 @@ def column(**changes: Any) -> Program:
         (column(slots=(Slot("b", 3, 4),)), "buffer 'b'", "columns 'city' and 'age' overlap at 4:7"),
         (column(slots=(Slot("b", -1, 4),)), "buffer 'b'", "the slot -1:3 of column 'city' is outside"),
         (column(slots=(Slot("b", 0, 4), Slot("b", 0, 4))), "buffer 'b'", "columns 'city' and 'city' overlap"),
+        (program(columns=(CITIES, PRICES)), "buffer 'b'", "nothing writes 4:8"),
+        (program(buffers=(Buffer("b", B, 12),)), "buffer 'b'", "nothing writes 11:12"),
+        (
+            column(ids=Apply(Mod(11), Apply(HashBytes(), CITY)), ids_proven=True),
+            "column 'city'",
+            "proven to lie in the 10 rows of table 't', and are not",
+        ),
+        (
+            program(columns=(CITIES, dataclasses.replace(AGES, ids_proven=True), PRICES)),
+            "column 'age'",
+            "proven to lie in the 10 rows of table 't', and are not",
+        ),
         (column(ids=Field("town")), "column 'city'", "the field 'town' is no input"),
         (column(ids=CITY), "column 'city'", "ids are of dtype string"),
         (column(ids=PRICE), "column 'city'", "ids are of dtype float32"),
@@ -165,7 +198,7 @@ def test_a_sequence_column_takes_whole_rows() -> None:
 
 
 def test_every_broken_rule_is_listed_at_once() -> None:
-    bad = program(columns=(dataclasses.replace(CITIES, table="u"), dataclasses.replace(AGES, pooling="avg")))
+    bad = program(columns=(dataclasses.replace(CITIES, table="u"), dataclasses.replace(AGES, pooling="avg"), PRICES))
     with pytest.raises(GraphError, match="the program breaks 2 rules") as caught:
         check(bad)
     assert "column 'city': the table 'u'" in caught.value.got

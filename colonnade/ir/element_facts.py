@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.ops.at_least import AtLeast
@@ -15,11 +15,27 @@ from colonnade.ops.op import ElementFacts
 def element_facts(expr: Expr, dtypes: Mapping[str, str]) -> ElementFacts:
     """dtype and proven bounds. Errors: ShapeError on a dtype that an op cannot take."""
     if isinstance(expr, Field):
-        dtype = dtypes[expr.name]
-        return ElementFacts(dtype, *BOUNDS.get(dtype, (None, None)))
+        return field_facts(dtypes[expr.name])
     assert isinstance(expr, Apply)
     found: ElementFacts = expr.op.infer(*(element_facts(arg, dtypes) for arg in expr.args))
     return found
+
+
+def field_facts(dtype: str) -> ElementFacts:
+    """What the dtype of a field says of its elements."""
+    return ElementFacts(dtype, *BOUNDS.get(dtype, (None, None)))
+
+
+def inside(ids: Expr, known: ElementFacts, filters: Iterable[Expr], rows: int) -> bool:
+    """Whether every id of an element that all filters keep is proven to be a row of a table, given its own bounds."""
+    lo, hi = known.lo, known.hi
+    for predicate in filters:
+        if isinstance(predicate, Apply) and predicate.args == (ids,):
+            if isinstance(predicate.op, AtLeast):
+                lo = predicate.op.bound if lo is None else max(lo, predicate.op.bound)
+            elif isinstance(predicate.op, AtMost):
+                hi = predicate.op.bound if hi is None else min(hi, predicate.op.bound)
+    return lo is not None and hi is not None and lo >= 0 and hi < rows
 
 
 def keeps_all(predicate: Expr, dtypes: Mapping[str, str]) -> bool:
