@@ -21,6 +21,7 @@ from colonnade.backends.reference import ReferenceBackend
 from colonnade.config import settings
 from colonnade.core import facts, quantize
 from colonnade.core.expr import Apply, walk
+from colonnade.core.fork import in_one_thread
 from colonnade.core.quantize import NARROW
 from colonnade.errors import ArtifactError, OptionError
 from colonnade.executable import Executable
@@ -80,6 +81,7 @@ def backend(target: str, *, gpu_table_budget: int | None = None) -> Backend:
     return _gpu(gpu_table_budget)
 
 
+@in_one_thread
 def compile(
     model: str | Path | Program,
     target: str = DEFAULT_TARGET,
@@ -176,6 +178,7 @@ def load(
     )
 
 
+@in_one_thread
 def refresh(
     model: str | Path,
     like: str | Path,
@@ -226,6 +229,7 @@ def _rows_of(table: Table, store: Mapping[str, NDArray[Any]], loaded: artifact.L
     return quantize.decode(loaded.weights.tables[table.name], table.dtype, table.embedding_dim)
 
 
+@in_one_thread
 def lower(
     model: str | Path,
     signature: str | None = None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from colonnade import artifact
 from colonnade.artifact import Golden, Progress, Written
 from colonnade.backends.backend import Backend, Runner, layouts
 from colonnade.backends.examples import LOOPS
 from colonnade.backends.feed import Feed, FeedReader, PackedFeed
+from colonnade.core.fork import PROCESS, Lock, in_one_thread
 from colonnade.errors import ArtifactError, OptionError, ShapeError, listed
 from colonnade.ir.column import ID_POLICIES
 from colonnade.ir.explanation import Explanation
@@ -25,6 +26,7 @@ from colonnade.ir.program import Program, Weights
 SHORT = 64
 _TEXTS = np.array([b"%d" % number for number in range(1024)], object)
 """Small numbers in decimal: an array of more than `SHORT` of them is looked up rather than written."""
+FORKED = "this process was forked: torch takes one thread for a call; start processes with 'spawn' for more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +103,7 @@ class Executable:
 
     threads: what a backend may use for the columns of one call; torch's own threads are left alone.
     id_policy: `error` (an id outside its table is an IdRangeError) or `zero` (it stands for a vector of zeros).
+    Facts: in a child of `fork`, torch takes one thread for a call: its others do not live there.
     Errors: ShapeError that lists every weight that is missing or misshapen; OptionError.
     """
 
@@ -131,8 +134,8 @@ class Executable:
         self._threads = threads
         self._layouts = layouts(program)
         self._totals = _Totals()
-        self._totals_lock = threading.Lock()
-        self._swap_lock = threading.Lock()
+        self._totals_lock = Lock()
+        self._swap_lock = Lock()
         self._state = self._compiled(weights)
         self._decimals = tuple(o.name for o in program.outputs if o.decimal)
         self._reader = FeedReader(program, self._layouts, self._state.runner.dense_inputs)
@@ -167,6 +170,8 @@ class Executable:
         Facts: an output of bfloat16, which numpy has not, is a float32 array of the same values.
         Errors: FeedError that lists every bad key; IdRangeError under the policy `error`.
         """
+        if PROCESS.forked and torch.get_num_threads() > 1:
+            return in_one_thread(self.__call__)(feed)
         runner = self._state.runner
         began = time.perf_counter_ns()
         room = runner.reserve()
@@ -249,9 +254,10 @@ class Executable:
             rows=totals.rows,
             zeroed_ids=totals.zeroed_ids,
             seconds={part: nanoseconds * 1e-9 for part, nanoseconds in totals.nanoseconds.items()},
-            notes=self._state.runner.notes,
+            notes=(*self._state.runner.notes, *((FORKED,) if PROCESS.forked else ())),
         )
 
+    @in_one_thread
     def _compiled(self, weights: Weights) -> _State:
         problems = weights.misfits(self._program)
         if problems:

@@ -20,7 +20,6 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from numba.core.compiler import CompileResult
 from numba.core.registry import cpu_target
 
 from colonnade.config import settings
+from colonnade.core.fork import Lock
 from colonnade.version import __version__
 
 LOG = logging.getLogger("colonnade")
@@ -75,7 +75,7 @@ class CodeCache(Generic[Code]):
         self._sources = sources
         self._results = compiled
         self._code = code
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._ready: Made[Code] | None = None
         self._carried: list[Path] = []  # folders of loaded artifacts that may hold cache files, the newest first
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import c_int64, c_void_p
@@ -20,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from colonnade.core.fork import Lock
 from colonnade.core.native import Native, compiled
 from colonnade.core.objects import Array, Bytes, Empty, Offsets
 
@@ -274,7 +274,7 @@ class _Loops:
     release: Callable[[int], None]
 
 
-_LOCK = threading.Lock()
+_LOCK = Lock()
 
 
 def _loops() -> _Loops:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import threading
 import weakref
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.core.fork import Lock
+
 Array = npt.NDArray[Any]
 
-_LOCK = threading.Lock()
+_LOCK = Lock()
 
 
 class Const:

@@ -5,12 +5,13 @@ Expressions are interned: equal expressions are one object, so shared prefixes a
 
 from __future__ import annotations
 
-import threading
 import weakref
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
-_LOCK = threading.Lock()
+from colonnade.core.fork import Lock
+
+_LOCK = Lock()
 
 
 class Expr:

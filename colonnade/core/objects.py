@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-import threading
 from collections.abc import Callable
 from ctypes import c_int32, c_int64, c_void_p, py_object
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.core.fork import Lock
 from colonnade.core.native import Native, compiled
 
 Array = npt.NDArray[Any]
@@ -337,7 +337,7 @@ class _Loops:
     strings: Callable[..., int]
 
 
-_LOCK = threading.Lock()
+_LOCK = Lock()
 
 
 def _loops() -> _Loops:

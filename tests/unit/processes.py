@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from colonnade import compiler
 from colonnade.backends.code_cache import Made
 from colonnade.backends.cpu import cache
+from colonnade.executable import FORKED, Executable
 from tests.unit.small_models import SIGNATURE, a_feed
 
 
@@ -88,3 +93,46 @@ def memory_used(model: Path, artifact: Path) -> int:
         assert {k: v.tobytes() for k, v in got.items()} == {k: v.tobytes() for k, v in expected.items()}
 
     return peak_of(work)
+
+
+def answers_of_children(artifact: Path) -> tuple[int, list[int], bool]:
+    """torch's threads, how children forked amid other callers end (0: with the parent's answers), and what is noted."""
+    torch.set_num_threads(2)
+    executable = compiler.load(artifact)
+    feeds = [a_feed(3), a_feed(20_000)]  # enough rows for torch to take threads
+    expected = [executable(feed) for feed in feeds]
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    done = threading.Event()
+
+    def call() -> None:
+        while not done.is_set():
+            executable(feeds[0])
+
+    callers = [threading.Thread(target=call) for _ in range(3)]
+    for caller in callers:
+        caller.start()
+    try:
+        endings = [_ending_of_child(executable, feeds, expected) for _ in range(8)]
+    finally:
+        done.set()
+        sys.setswitchinterval(interval)
+        for caller in callers:
+            caller.join()
+    return torch.get_num_threads(), endings, FORKED in executable.report().notes
+
+
+def _ending_of_child(executable: Executable, feeds: list[Any], expected: list[dict[str, Any]]) -> int:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # newer Pythons say that this is dangerous: hence the test
+        child = os.fork()
+    if not child:
+        signal.alarm(30)
+        try:
+            got = [executable(feed) for feed in feeds]
+            same = all((g[k] == e[k]).all() for g, e in zip(got, expected, strict=True) for k in e)
+            noted = FORKED in executable.report().notes and torch.get_num_threads() == 2
+            os._exit(0 if same and noted else 3)
+        finally:
+            os._exit(4)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

@@ -98,3 +98,9 @@ def test_no_large_table_is_copied_to_memory(pool: Pool, large: Path, small: Path
     (of_large,) = pool.map(processes.memory_used, (large, tmp_path / "large"))
     (of_small,) = pool.map(processes.memory_used, (small, tmp_path / "small"))
     assert of_small > 0 and of_large - of_small < ALLOWED_BYTES
+
+
+def test_a_forked_child_answers_whatever_the_parent_was_doing(artifact: Path) -> None:
+    with ProcessPoolExecutor(1, mp.get_context("spawn")) as executor:
+        threads, endings, noted = executor.submit(processes.answers_of_children, artifact).result()
+    assert (threads, endings, noted) == (2, [0] * 8, False)

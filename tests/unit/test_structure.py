@@ -138,3 +138,15 @@ def test_importing_every_module_needs_no_tensorflow() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def _plain_locks(tree: ast.AST) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and ast.unparse(node) in ("threading.Lock", "threading.RLock"):
+            yield node.lineno
+
+
+def test_locks_are_free_in_a_forked_child() -> None:
+    # The pool forgets its own lock with its threads; no child of fork uses the parent's device.
+    own = ("core/fork.py", "backends/cpu/pool.py", "backends/gpu/graphs.py")
+    assert _modules_with(_plain_locks, *own) == [], "use colonnade.core.fork.Lock"
