@@ -362,6 +362,12 @@ class _Matrices:
 
     def checked(self, by_dtype: Mapping[str, Any]) -> dict[str, Array]:
         """The matrices. Errors: FeedError that lists every dtype that is missing, unexpected or misshapen."""
+        if not isinstance(by_dtype, Mapping):
+            raise FeedError(
+                "a packed request is a mapping",
+                got=type(by_dtype).__name__,
+                want="dict of dtype -> matrix",
+            )
         arrays: dict[str, Array] = {}
         problems = [*self.unfit, *(f"{dtype}: unexpected" for dtype in by_dtype if dtype not in self.widths)]
         for dtype, width in self.widths.items():

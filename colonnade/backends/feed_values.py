@@ -50,7 +50,7 @@ def as_array(value: object, dtype: str) -> Array:
     array = value if type(value) is np.ndarray else np.asarray(value)
     if dtype == "string":
         return _strings(array)
-    if array.dtype.newbyteorder("=") != np.dtype(dtype):
+    if array.dtype.kind == "T" or array.dtype.newbyteorder("=") != np.dtype(dtype):
         raise Unfit(f"is {array.dtype}, want {dtype}")
     return array.astype(dtype, copy=False)
 
@@ -72,9 +72,10 @@ def _from_torch(tensor: torch.Tensor) -> Array:
         raise Unfit(f"lies on {tensor.device}, want cpu")
     if tensor.layout != torch.strided:
         raise Unfit(f"is {tensor.layout}, want a dense tensor")
-    if tensor.dtype == torch.bfloat16:
-        raise Unfit("is bfloat16")
-    return np.asarray(tensor.detach().resolve_conj().resolve_neg().numpy())
+    try:
+        return np.asarray(tensor.detach().resolve_conj().resolve_neg().numpy())
+    except (TypeError, RuntimeError) as error:  # what numpy has not: bfloat16, float8, quantized numbers
+        raise Unfit(f"is {str(tensor.dtype).removeprefix('torch.')}") from error
 
 
 def _from_arrow(value: pa.Array | pa.ChunkedArray | pa.Scalar, dtype: str) -> Array:
@@ -84,14 +85,14 @@ def _from_arrow(value: pa.Array | pa.ChunkedArray | pa.Scalar, dtype: str) -> Ar
     array = value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value
     shape = [len(array)]
     while True:
+        if pa.types.is_dictionary(array.type):
+            array = array.dictionary_decode()  # its values may be null as well as its indices
         if array.null_count:
             raise Unfit(f"row {int(np.argmax(np.asarray(array.is_null())))} is null")
         if not pa.types.is_fixed_size_list(array.type):
             break
         shape.append(array.type.list_size)
         array = array.flatten()
-    if pa.types.is_dictionary(array.type):
-        array = array.dictionary_decode()
     if is_text(array.type) and dtype == "string":
         return Strings.from_arrow(array).to_objects().reshape(shape)
     if is_text(array.type) or array.type != arrow_type(dtype):

@@ -220,6 +220,13 @@ def test_every_bad_key_is_listed_at_once() -> None:
         ("f", pa.array([1.0, None], pa.float32())[1:], "row 0 is null"),
         ("f", pa.array([1], pa.int32()), "is int32, want float32"),
         ("s", pa.array(["a", None])[1:], "row 0 is null"),
+        ("f", pa.DictionaryArray.from_arrays([0], pa.array([None], pa.float32())), "row 0 is null"),
+        ("i", pa.array([[1, None]], pa.list_(pa.int64(), 2)).values.dictionary_encode("encode"), "row 1 is null"),
+        ("s", pa.DictionaryArray.from_arrays([0], pa.array([None], pa.string())), "row 0 is null"),
+        ("s", pa.array([None], pa.string()).dictionary_encode(), "row 0 is null"),
+        ("f", np.array([["a"]], np.dtypes.StringDType()), "is StringDType(), want float32"),
+        ("f", torch.zeros(1, 1).to(torch.float8_e4m3fn), "is float8_e4m3fn"),
+        ("f", torch.zeros(1, 1, dtype=torch.bfloat16), "is bfloat16"),
         ("f", torch.zeros(1, 1, dtype=torch.float64), "is float64, want float32"),
         ("f", torch.zeros(1, 1, device="meta"), "lies on meta, want cpu"),
         ("f", 1.0, "has the shape [], want [B, 1]"),
@@ -244,6 +251,9 @@ def test_exact_python_numbers(value: object) -> None:
 def test_nothing_is_read_from_what_is_no_feed() -> None:
     with pytest.raises(FeedError, match="mapping"):
         reader().read([1, 2])  # type: ignore[arg-type]
+    for nothing in (None, 3, [1.0]):
+        with pytest.raises(FeedError, match="a packed request is a mapping"):
+            reader().read(PackedFeed(nothing))  # type: ignore[arg-type]
     with pytest.raises(FeedError, match="columns of one name"):
         reader().read(pa.RecordBatch.from_arrays([pa.array([1.0])] * 2, names=["f", "f"]))
 
