@@ -112,8 +112,9 @@ def compile(
     """
     chosen = backend(target, gpu_table_budget=gpu_table_budget)
     if isinstance(model, Program):
-        if weights is None:
-            raise OptionError("a program needs its weights", help="colonnade.compile(program, weights=...)")
+        if not isinstance(weights, Weights):
+            got = "none" if weights is None else type(weights).__name__
+            raise OptionError("a program needs its weights", got=got, help="colonnade.compile(program, weights=...)")
         check_program(model)
         program, fingerprint = model, ""
         explanation = Explanation(warnings=warnings_of(program, WARNINGS))

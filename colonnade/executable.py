@@ -88,6 +88,7 @@ class _State:
 
     weights: Weights
     runner: Runner
+    golden: Golden | None
 
 
 @dataclass(slots=True)
@@ -127,7 +128,6 @@ class Executable:
             )
         self.explanation = explanation or Explanation()
         self.fingerprint = fingerprint
-        self.golden = golden
         self._program = program
         self._backend = backend
         self._id_policy = id_policy
@@ -136,7 +136,7 @@ class Executable:
         self._totals = _Totals()
         self._totals_lock = Lock()
         self._swap_lock = Lock()
-        self._state = self._compiled(weights)
+        self._state = self._compiled(weights, golden)
         self._decimals = tuple(o.name for o in program.outputs if o.decimal)
         self._reader = FeedReader(program, self._layouts, self._state.runner.dense_inputs)
 
@@ -153,6 +153,11 @@ class Executable:
     def weights(self) -> Weights:
         """The weights in force."""
         return self._state.weights
+
+    @property
+    def golden(self) -> Golden | None:
+        """Recorded rows, and what these weights answered."""
+        return self._state.golden
 
     @property
     def reader(self) -> FeedReader:
@@ -197,15 +202,21 @@ class Executable:
 
     def swap(self, source: Weights | Path | str) -> None:
         """Puts other weights of the same shapes in force, for every call that begins after it; calls under way finish
-        with the old ones.
+        with the old ones. The recorded rows of the old ones are dropped; those of an artifact come with its weights.
 
         source: weights, or the directory of an artifact of the same program.
         Errors: ShapeError that lists every weight that is missing or misshapen, ArtifactError where the artifact is
         damaged or of another program; the old weights then stay.
         """
-        weights = source if isinstance(source, Weights) else self._weights_of(Path(source))
+        if not isinstance(source, Weights | Path | str):
+            raise OptionError(
+                "neither weights nor the directory of an artifact",
+                got=type(source).__name__,
+                want="Weights, Path or str",
+            )
+        weights, golden = (source, None) if isinstance(source, Weights) else self._loaded(Path(source))
         with self._swap_lock:
-            self._state = self._compiled(weights)
+            self._state = self._compiled(weights, golden)
 
     def save(self, directory: Path | str, *, golden: Golden | None = None, progress: Progress | None = None) -> Written:
         """Write an artifact that `colonnade.load` reads, in place of the one that may stand there.
@@ -213,28 +224,29 @@ class Executable:
         golden: recorded rows to keep instead of those it has.   progress(file, bytes done, bytes in all).
         Errors: ArtifactError; what stood at `directory` then stays.
         """
+        state = self._state
         with tempfile.TemporaryDirectory() as folder:
             decoding = LOOPS.export_code(Path(folder)) if self._program.decodes else ()
             compiled = {path.name: path for path in (*self._backend.export_compiled(Path(folder)), *decoding)}
             return artifact.save(
                 directory,
                 self._program,
-                self.weights,
+                state.weights,
                 compiled=compiled,
-                golden=golden or self.golden,
+                golden=golden or state.golden,
                 explanation=self.explanation,
                 source=self.fingerprint,
                 id_policy=self._id_policy,
                 progress=progress,
             )
 
-    def _weights_of(self, directory: Path) -> Weights:
+    def _loaded(self, directory: Path) -> tuple[Weights, Golden | None]:
         loaded = artifact.load(directory)
         if loaded.program != self._program:
             raise ArtifactError(
                 "the artifact is of another program", where=str(directory), help="load it, or compile with --like"
             )
-        return loaded.weights
+        return loaded.weights, loaded.golden
 
     def report(self) -> Report:
         """What it holds and what it has done so far."""
@@ -258,7 +270,7 @@ class Executable:
         )
 
     @in_one_thread
-    def _compiled(self, weights: Weights) -> _State:
+    def _compiled(self, weights: Weights, golden: Golden | None) -> _State:
         problems = weights.misfits(self._program)
         if problems:
             raise ShapeError(
@@ -267,7 +279,7 @@ class Executable:
         runner = self._backend.prepare(
             self._program, weights, self._layouts, id_policy=self._id_policy, threads=self._threads
         )
-        return _State(weights, runner)
+        return _State(weights, runner, golden)
 
 
 def _decimal(value: Any) -> Any:

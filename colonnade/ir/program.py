@@ -284,13 +284,32 @@ class Weights:
         """What a program needs and does not find here, or finds with another dtype or shape, in words."""
         wrong = []
         for table in program.tables:
-            rows, want = self.tables.get(table.name), list(table.stored_shape)
-            got = "missing" if rows is None else f"{rows.dtype.name}{list(rows.shape)}"
+            got, want = _array_kind(self.tables.get(table.name)), list(table.stored_shape)
             if got != f"{quantize.carrier(table.dtype)}{want}":
                 wrong.append(f"table {table.name!r}: {got}, want {table.dtype}{want}")
         for name, dtype, shape in program.params:
-            value = self.params.get(name)
-            got = "missing" if value is None else f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}"
+            got = _tensor_kind(self.params.get(name))
             if got != f"{dtype}{list(shape)}":
                 wrong.append(f"parameter {name!r}: {got}, want {dtype}{list(shape)}")
         return wrong
+
+
+def _array_kind(value: object) -> str:
+    """dtype and shape of a native numpy array, or what else is there."""
+    if value is None:
+        return "missing"
+    if not isinstance(value, np.ndarray):
+        return f"a {type(value).__name__}, no numpy array"
+    order = "" if value.dtype.isnative else " of the other byte order"
+    return f"{value.dtype.name}{list(value.shape)}{order}"
+
+
+def _tensor_kind(value: object) -> str:
+    """dtype and shape of a dense torch tensor on the host, or what else is there."""
+    if value is None:
+        return "missing"
+    if not isinstance(value, torch.Tensor):
+        return f"a {type(value).__name__}, no torch tensor"
+    where = "" if value.device.type == "cpu" else f" on {value.device}, not the host"
+    layout = "" if value.layout == torch.strided else f" as {value.layout}"
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}{where}{layout}"

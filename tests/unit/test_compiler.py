@@ -16,7 +16,7 @@ import torch
 from colonnade import artifact, compiler
 from colonnade.artifact import Golden, verify_files
 from colonnade.core import dims
-from colonnade.errors import ArtifactError, GraphError, ImportFailure, OptionError
+from colonnade.errors import ArtifactError, GraphError, ImportFailure, OptionError, ShapeError
 from colonnade.executable import Executable
 from colonnade.frontends.tensorflow.importer import open_source
 from colonnade.ir.program import Input, Instruction, Output, Program, Ref, Weights
@@ -315,3 +315,19 @@ def test_a_program_that_was_edited_in_an_artifact_is_refused(old: Executable, tm
     artifact.save(tmp_path / "a", moved(old.program, 1 << 28), old.weights)
     with pytest.raises(ArtifactError, match="is outside the width"):
         compiler.load(tmp_path / "a", old.report().backend)
+
+
+def test_recorded_rows_go_with_the_weights_that_answered_them(old: Executable, new: Executable, tmp_path: Path) -> None:
+    target, rows = old.report().backend, a_feed(2)
+    old.save(tmp_path / "old", golden=Golden(rows, old(rows)))
+    new.save(tmp_path / "new", golden=Golden(rows, new(rows)))
+    swapped = compiler.load(tmp_path / "old", target)
+    with pytest.raises(ShapeError):
+        swapped.swap(Weights({}, {}, {}))
+    assert swapped.golden is not None
+    swapped.swap(new.weights)
+    assert swapped.golden is None
+    swapped.save(tmp_path / "swapped")
+    assert compiler.load(tmp_path / "swapped", target).golden is None
+    swapped.swap(tmp_path / "new")
+    assert swapped.golden is not None and same(swapped.golden.outputs, new(rows))

@@ -189,6 +189,29 @@ def test_a_refused_swap_changes_nothing() -> None:
     np.testing.assert_array_equal(executable(a_feed(2))["score"], before)
 
 
+def test_a_swap_says_what_no_weights_are() -> None:
+    executable = Executable(PROGRAM, weights(), ReferenceBackend())
+    before = executable(a_feed(2))["score"]
+    good = weights(1)
+    table, w, b = good.tables["t0"], good.params["w"], good.params["b"]
+    tables = {**good.tables, "t0": table.astype(">f4"), "t1": table.tolist(), "t2": torch.from_numpy(table)}
+    params = {"w": w.numpy(), "b": b.to("meta")}
+    with pytest.raises(ShapeError) as caught:
+        executable.swap(Weights(tables, params, {}))
+    assert caught.value.got.splitlines() == [
+        "table 't0': float32[10, 2] of the other byte order, want float32[10, 2]",
+        "table 't1': a list, no numpy array, want float32[10, 2]",
+        "table 't2': a Tensor, no numpy array, want float32[10, 2]",
+        "parameter 'w': a ndarray, no torch tensor, want float32[11, 2]",
+        "parameter 'b': float32[2] on meta, not the host, want float32[2]",
+    ]
+    with pytest.raises(ShapeError, match=r"as torch\.sparse_coo"):
+        executable.swap(Weights(good.tables, {"w": w.to_sparse(), "b": b}, {}))
+    with pytest.raises(OptionError, match="neither weights nor"):
+        executable.swap(3)  # type: ignore[arg-type]
+    np.testing.assert_array_equal(executable(a_feed(2))["score"], before)
+
+
 def test_ids_outside_their_table() -> None:
     feed = a_feed(3)
     feed["id"][1] = [7, 1]
