@@ -29,13 +29,15 @@ from colonnade.cli.common import (
     verb,
     write_text,
 )
-from colonnade.cli.models import open_executable, tensorflow_side
+from colonnade.cli.models import is_artifact, open_executable, tensorflow_side
 from colonnade.cli.verify import show
 from colonnade.errors import OptionError
 from colonnade.executable import Executable
+from colonnade.ir.program import Program
 from colonnade.testing import html, picture
 from colonnade.testing.bench import HEADERS, Bench, Measured, Refused, append, groups, report, table_rows
 from colonnade.testing.recording import recorded
+from colonnade.testing.requests import fixed_rows
 from colonnade.testing.rows import Row
 from colonnade.testing.sides import ColonnadeSide, TensorFlowSide
 from colonnade.testing.verify import verify
@@ -110,6 +112,7 @@ class _Asked:
             say,
             target=target,
             signature=self.signature,
+            tags=None if is_artifact(self.path) else self.tags,  # those of --against
             threads=self.threads,
             gpu_table_budget=gpu_table_budget,
         )
@@ -147,6 +150,7 @@ class _Found:
 
 def _on_host(asked: _Asked, target: str | None, batches: Sequence[int], runs: int, seed: int, say: Progress) -> _Found:
     executable = asked.opened(say, target, asked.gpu_table_budget)
+    _check_batches(executable.program, batches)
     backend = compiler.backend(executable.report().backend)
     oracle, checker = asked.oracles(say, executable)
     checked = None
@@ -173,6 +177,7 @@ def _on_gpu(asked: _Asked, target: str | None, batches: Sequence[int], runs: int
     from colonnade.testing import bench_gpu, report_gpu
 
     opened = asked.opened(say, "reference")
+    _check_batches(opened.program, batches)
     oracle, checker = asked.oracles(say, opened)
     say(f"compile {len(opened.program.columns)} columns for {GPU}")
     made = bench_gpu.DeviceBench(asked.case, opened.program, opened.weights, backend, oracle=oracle, checker=checker)
@@ -190,6 +195,16 @@ def _on_gpu(asked: _Asked, target: str | None, batches: Sequence[int], runs: int
     facts = [(*head, name, "", value, "", "") for *head, name, value in report_gpu.fact_rows(measured)]
     rows, lines = [m.row() for m in measured], [*report_gpu.table_rows(measured), *facts]
     return _Found(rows, refused, str(written or ""), page, report_gpu.HEADERS, lines, report_gpu.NUMBERS, note)
+
+
+def _check_batches(program: Program, batches: Sequence[int]) -> None:
+    """Errors: OptionError where the program has requests of another number of rows only."""
+    fixed = fixed_rows(program)
+    if fixed is not None and set(batches) != {fixed}:
+        got = ", ".join(map(str, batches))
+        raise OptionError(
+            "every request of the model has as many rows", got=got, want=str(fixed), help=f"--batch {fixed}"
+        )
 
 
 def _recorded_check(path: Path, executable: Executable, ours: ColonnadeSide, times: int = 1) -> dict[str, object]:

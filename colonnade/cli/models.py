@@ -8,7 +8,7 @@ from pathlib import Path
 
 from colonnade import artifact, compiler
 from colonnade.cli.common import Progress, quiet_tensorflow
-from colonnade.errors import OptionError
+from colonnade.errors import OptionError, listed
 from colonnade.executable import Executable
 from colonnade.ir.column import ID_POLICIES
 from colonnade.ir.explanation import Explanation
@@ -95,7 +95,25 @@ def tensorflow_side(
     *,
     optimize: bool = False,
 ) -> TensorFlowSide:
-    """The model in TensorFlow, under the signature asked for or else the one the executable was compiled from."""
+    """The model in TensorFlow, under the signature asked for or else the one the executable was compiled from.
+
+    Errors: OptionError where it lacks what the executable reads or gives.
+    """
     quiet_tensorflow()
     key = signature or executable.explanation.signature or None
-    return TensorFlowSide(model, executable.program, key, tags or ("serve",), threads, optimize=optimize)
+    side = TensorFlowSide(model, executable.program, key, tags or ("serve",), threads, optimize=optimize)
+    program, model_side = executable.program, side.model
+    given = {"input": model_side.inputs(), "output": model_side.outputs()}
+    has = {f"{kind} {spec.name}: {spec.dtype}" for kind, specs in given.items() for spec in specs}
+    wanted = [f"input {i.name}: {i.dtype}" for i in program.signature]
+    wanted += [f"output {o.name}: {'string' if o.decimal else o.dtype}" for o in program.outputs]
+    missing = [each for each in wanted if each not in has]
+    if missing:
+        side.close()
+        raise OptionError(
+            "the model is not the one that this was compiled from",
+            where=str(model),
+            got=listed([f"no {each}" for each in missing]),
+            help="give --against the model it was compiled from, and the same --signature",
+        )
+    return side

@@ -69,7 +69,14 @@ def verify(
         batches = numbers(batch, "batch sizes")
         budget = num_bytes(gpu_table_budget)
         executable = open_executable(
-            path, say, target=target, signature=signature, threads=threads, check="full", gpu_table_budget=budget
+            path,
+            say,
+            target=target,
+            signature=signature,
+            tags=None if is_artifact(path) else names(tags),  # those of --against
+            threads=threads,
+            check="full",
+            gpu_table_budget=budget,
         )
         backend = compiler.backend(executable.report().backend, gpu_table_budget=budget)
         ours = ColonnadeSide(executable, backend, threads=threads or 1)

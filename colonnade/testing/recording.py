@@ -8,7 +8,7 @@ from colonnade.artifact import Golden
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.ir.program import Program
 from colonnade.testing.points import points_of
-from colonnade.testing.requests import Request, joined, make_request, rows_in, take
+from colonnade.testing.requests import Request, fixed_rows, joined, make_request, rows_in, take
 from colonnade.testing.sides import Answer, RecordedSide, Side
 from colonnade.testing.verify import rows_answered
 
@@ -19,11 +19,13 @@ NAME = "recorded"
 def record(program: Program, side: Side, rows: int, seed: int = 0) -> Golden:
     """`rows` ordinary and corner rows (half each, at least one) with the side's answer at every point.
 
-    Facts: rows that the side refuses are left out; a column is kept as a part of its buffer where the side shows that.
+    Facts: a program of a fixed number of rows has one request of them. Rows that the side refuses are left out; a
+    column is kept as a part of its buffer where the side shows that.
     Errors: OptionError where the side answers none of them.
     """
-    requests = [make_request(program, "ordinary", max(1, rows - rows // 2), seed)]
-    if rows > 1:
+    fixed = fixed_rows(program)
+    requests = [make_request(program, "ordinary", max(1, rows - rows // 2) if fixed is None else fixed, seed)]
+    if rows > 1 and fixed is None:
         requests.append(make_request(program, "corner", rows // 2, seed))
     kept = [answered for request in requests if (answered := _answered(program, side, request)).rows]
     if not kept:
@@ -41,6 +43,8 @@ def _answered(program: Program, side: Side, request: Request) -> Request:
         side.answer(request)
     except ColonnadeError:
         good, _ = rows_answered(program, side, request)
+        if fixed_rows(program) is not None:
+            return Request(request.name, 0, request.feed)
         return take(program, request, good)
     return request
 

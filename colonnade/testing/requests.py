@@ -19,7 +19,7 @@ from colonnade.core.consts import Const
 from colonnade.core.dims import symbols_of
 from colonnade.core.expr import Apply, Expr, Field, fields_of, walk
 from colonnade.core.rows import Rows
-from colonnade.ir.column import Column
+from colonnade.ir.column import Column, fields_read
 from colonnade.ir.program import Decode, Program
 from colonnade.testing.models.examples import encode_example
 from colonnade.testing.models.feeds import Feed, Hints, corner_batch, corner_feed, missing_feed, ordinary_feed
@@ -172,6 +172,15 @@ def batched(program: Program) -> frozenset[str]:
     )
 
 
+def fixed_rows(program: Program) -> int | None:
+    """The rows of every request of a program whose fields say so; None where a request chooses them."""
+    if batched(program) or ragged(program) or program.decodes or program.row_keys:
+        return None
+    fields = {name for column in program.columns for name in fields_read(column)}
+    found = {i.shape[0] for i in program.signature if i.shape and (i.name in fields or not fields)}
+    return next((int(rows) for rows in found if isinstance(rows, int)), None) if len(found) == 1 else None
+
+
 def ragged(program: Program) -> dict[str, str]:
     """The ragged fields of a request, each with the input that holds its offsets."""
     return {i.name: i.offsets for i in program.signature if i.offsets is not None}
@@ -265,7 +274,7 @@ def rows_in(program: Program, feed: Mapping[str, Array]) -> int:
     feed = _opened(program, feed)
     by_row, ends = batched(program), frozenset(ragged(program).values())
     found = [len(v) - (key in ends) for key, v in feed.items() if key in by_row or key in ends]
-    return found[0] if found else 0
+    return found[0] if found else fixed_rows(program) or 0
 
 
 def take(program: Program, request: Request, rows: Sequence[int] | NDArray[np.int64]) -> Request:

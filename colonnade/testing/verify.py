@@ -22,7 +22,7 @@ from colonnade.testing.compare import (
 )
 from colonnade.testing.deviations import excuse
 from colonnade.testing.points import Point, dense_inputs, margin, points_of, steps
-from colonnade.testing.requests import Request, corner_rows, inputs_of, make_request, take
+from colonnade.testing.requests import Request, corner_rows, fixed_rows, inputs_of, make_request, take
 from colonnade.testing.sides import CRASHES, Answer, Side
 
 Array = NDArray[Any]
@@ -177,8 +177,17 @@ def requests_for(
     """Ordinary and corner requests of each batch size, larger ones, one of missing values, an empty one.
 
     Facts: the larger ordinary one has `rows` rows, the larger corner one as many as show every corner of every input,
-    each boundary and its neighbours among them (at most `MOST_ROWS`).
+    each boundary and its neighbours among them (at most `MOST_ROWS`). A program of a fixed number of rows gets as many
+    requests of that number.
     """
+    fixed = fixed_rows(program)
+    if fixed is not None:
+        most = min(max(rows, corner_rows(program)), MOST_ROWS)
+        for kind, total in (("ordinary", rows), ("corner", most), ("missing", 1)):
+            for k in range(-(-total // max(fixed, 1))):
+                request = make_request(program, kind, fixed, seed + k)
+                yield replace(request, name=f"{request.name}#{k + 1}")
+        return
     for batch in dict.fromkeys((*batches, rows)):
         yield make_request(program, "ordinary", batch, seed)
     for batch in dict.fromkeys((*batches, min(max(rows, corner_rows(program)), MOST_ROWS))):
@@ -263,7 +272,8 @@ class _Check:
 
     def _alone(self, request: Request, row: int, message: str) -> None:
         """A row without an oracle: an error of ours, or an answer of the right shape where a deviation is listed."""
-        alone = take(self.program, request, [row] if request.rows else [])
+        whole = fixed_rows(self.program) is not None
+        alone = request if whole else take(self.program, request, [row] if request.rows else [])
         try:
             answer = self.ours.answer(alone)
         except ColonnadeError:
@@ -427,6 +437,12 @@ def rows_answered(program: Program, side: Side, request: Request) -> tuple[NDArr
     """The rows that a side answers, and the others with its message, found by halving the request."""
     good: list[int] = []
     bad: dict[int, str] = {}
+    if fixed_rows(program) is not None:  # no part of it is a request
+        try:
+            side.answer(request)
+        except ColonnadeError as error:
+            return np.zeros(0, np.int64), {0: error.message}
+        return np.arange(request.rows), {}
     stack = [np.arange(request.rows)]
     while stack:
         rows = stack.pop()
