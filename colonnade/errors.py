@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 
@@ -70,6 +71,16 @@ class ArtifactError(ColonnadeError):
 
 class OptionError(ColonnadeError):
     """A command-line option, argument or setting that cannot be used."""
+
+
+@contextmanager
+def told(kind: type[ColonnadeError], message: str, where: object) -> Iterator[None]:
+    """What the file system refuses inside is an error of that kind, which names the file."""
+    try:
+        yield
+    except OSError as error:
+        name = str(error.filename or where)
+        raise kind(message, where=name, got=error.strerror or str(error)) from error
 
 
 class Message(Protocol):

@@ -28,7 +28,7 @@ from colonnade.core import quantize
 from colonnade.core.consts import Const
 from colonnade.core.identity import identity
 from colonnade.core.tensor_file import TensorFile, TensorFileError
-from colonnade.errors import ArtifactError, GraphError, TextError, listed
+from colonnade.errors import ArtifactError, GraphError, TextError, listed, told
 from colonnade.ir.check_program import check as check_program
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
@@ -63,7 +63,8 @@ def load(directory: Path | str, *, check: str = "fast", progress: Progress | Non
     if check not in CHECKS:
         raise ArtifactError("no such check", got=check, want=", ".join(CHECKS))
     directory = Path(directory)
-    return _in_place(directory, lambda: _loaded(directory, check, progress))
+    with told(ArtifactError, "the artifact cannot be read", directory):
+        return _in_place(directory, lambda: _loaded(directory, check, progress))
 
 
 def _loaded(directory: Path, check: str, progress: Progress | None) -> Loaded:
@@ -90,7 +91,8 @@ def verify_files(directory: Path | str, *, progress: Progress | None = None) -> 
         _check_files(directory, manifest, "full", progress)
         return manifest
 
-    return _in_place(directory, checked)
+    with told(ArtifactError, "the artifact cannot be read", directory):
+        return _in_place(directory, checked)
 
 
 def _in_place(directory: Path, read: Callable[[], Read]) -> Read:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import fcntl
+import glob
 import hashlib
 import os
 import platform
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,12 +22,13 @@ from colonnade.artifact.content import Content, Golden, Progress, contents_of, g
 from colonnade.artifact.exchange import exchanged
 from colonnade.artifact.loading import Loaded, load
 from colonnade.artifact.manifest import MANIFEST, FileFacts, Manifest, manifest_text, what_is
-from colonnade.errors import ArtifactError
+from colonnade.errors import ArtifactError, told
 from colonnade.ir.column import ID_POLICIES
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
 from colonnade.version import __version__
 
+SAVING = "saving"
 WEIGHTS = ("dense", "table")
 SYNCS = 16
 
@@ -102,24 +106,66 @@ def _save(
     target: Path, contents: list[Content], facts: tuple[str, str], progress: Progress | None, old: _Old | None
 ) -> Written:
     """Write all files beside the target, then put them in its place. facts: the model's fingerprint, the id policy."""
+    if "\0" in str(target):
+        raise ArtifactError("no path holds NUL", where=repr(str(target)))
     target = Path(os.path.realpath(target))
-    _check_target(target)
-    temporary = _sibling(target, "saving")
-    try:
+    with told(ArtifactError, "the artifact cannot be written", target):
+        _check_target(target)
         target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(target)
+        with _held(target) as temporary:
+            writer = _Writer(temporary, sum(c.size for c in contents), progress, old)
+            for content in contents:
+                writer.put(content)
+            writer.finish(*facts)
+            _replace(temporary, target)
+        return Written(writer.written, writer.reused)
+
+
+@contextmanager
+def _held(target: Path) -> Iterator[Path]:
+    """A new folder beside the target, locked while it is written and gone afterwards, unless it was renamed."""
+    while True:
+        temporary = _sibling(target, SAVING)
         temporary.mkdir()
-    except OSError as e:
-        raise ArtifactError("the folder cannot be written", where=str(target), got=e.strerror or str(e)) from e
+        handle = os.open(temporary, os.O_RDONLY)
+        if _locked(handle) is not False and temporary.is_dir():
+            break
+        os.close(handle)  # between the two lines above, another save took it for abandoned
     try:
-        writer = _Writer(temporary, sum(c.size for c in contents), progress, old)
-        for content in contents:
-            writer.put(content)
-        writer.finish(*facts)
-        _replace(temporary, target)
+        yield temporary
     finally:
         # After the rename there is nothing left here.
         shutil.rmtree(temporary, ignore_errors=True)
-    return Written(writer.written, writer.reused)
+        os.close(handle)
+
+
+def _remove_abandoned(target: Path) -> None:
+    """Remove the folders of saves that were killed: those that no living process holds."""
+    for folder in target.parent.glob(f"{glob.escape(f'.{target.name}.{SAVING}-')}*"):
+        try:
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            continue  # gone by now, or another's
+        try:
+            if _locked(handle):
+                shutil.rmtree(folder, ignore_errors=True)
+        finally:
+            os.close(handle)
+
+
+def _locked(handle: int) -> bool | None:
+    """Lock an open folder: whether nobody else has; None where the file system has no locks.
+
+    Facts: a lock ends with the process that holds it, however that ends.
+    """
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 def _sibling(target: Path, what: str) -> Path:

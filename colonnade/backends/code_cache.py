@@ -214,7 +214,8 @@ class CodeCache(Generic[Code]):
         with self._lock:
             if folder not in self._carried:
                 self._carried.insert(0, folder)
-        return any((folder / name).exists() for name in (self.host_file(), self.portable_file()) if name)
+        names = (self.host_file(), self.portable_file())
+        return any(os.path.exists(folder / name) for name in names if name)
 
 
 def _python_interface() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import hashlib
 import json
 import os
@@ -655,6 +656,58 @@ def test_a_folder_that_cannot_be_made_is_an_artifact_error(tmp_path: Path) -> No
     (tmp_path / "file").write_text("x")
     with pytest.raises(ArtifactError, match="cannot be written"):
         save(tmp_path / "file" / "under" / "m", sample(), weights())
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "a\0b"])
+def test_a_path_that_no_file_system_has_is_an_artifact_error(name: str, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError):
+        save(tmp_path / name, sample(), weights())
+    with pytest.raises(ArtifactError):
+        load(tmp_path / name)
+
+
+def test_a_full_disk_leaves_the_old_artifact(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ArtifactError, match="No space left on device") as caught:
+        save(saved, sample(), weights(1))
+    assert caught.value.where == str(saved)
+    monkeypatch.undo()
+    assert alone(saved)
+    assert_holds(load(saved, check="full").weights, weights())
+
+
+def test_a_file_that_may_not_be_read_is_named(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    is_file = Path.is_file
+
+    def refused(path: Path) -> bool:
+        if path.name == MANIFEST:
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    with pytest.raises(ArtifactError, match="Permission denied") as caught:
+        load(saved)
+    assert caught.value.where == str(saved / MANIFEST)
+
+
+def test_what_a_killed_save_left_goes_with_the_next_and_nobody_elses(saved: Path) -> None:
+    folder = saved.parent
+    left, held, other = (
+        folder / f".{name}" for name in (f"{saved.name}.saving-1", f"{saved.name}.saving-2", "b.saving-3")
+    )
+    for path in (left, held, other):
+        path.mkdir()
+        (path / "file").write_text("some")
+    handle = os.open(held, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    save(saved, sample(), weights(1))
+    assert not left.exists() and held.exists() and other.exists()
+    os.close(handle)
+    save(saved, sample(), weights(1))
+    assert not held.exists() and other.exists()
 
 
 def _square(rows: Any, folder: Path) -> artifact.Loaded:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.errors import ImportFailure, listed
+from colonnade.errors import ImportFailure, listed, told
 from colonnade.frontends.tensorflow import wire
 from colonnade.frontends.tensorflow.crc32c import extend, masked
 from colonnade.frontends.tensorflow.protos import NUMPY, counted_strings, dtype_name, read_shape
@@ -192,7 +192,7 @@ class Bundle:
         """The data file, mapped once: private, so that it is writable (torch warns about read-only buffers)."""
         if number not in self._maps:
             file = self._shard(number)
-            with file.open("rb") as opened:
+            with told(ImportFailure, "the variables cannot be read", file), file.open("rb") as opened:
                 size = file.stat().st_size
                 self._maps[number] = mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_COPY) if size else b""
         return self._maps[number]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.core.consts import Const
-from colonnade.errors import ColonnadeError, ImportFailure, UnsupportedOps, listed
+from colonnade.errors import ColonnadeError, ImportFailure, OptionError, UnsupportedOps, listed, told
 from colonnade.frontends.tensorflow import saved_model, unread_tables, vocabulary_files
 from colonnade.frontends.tensorflow.branches import CONTROL, UNDECIDED, Branches, said
 from colonnade.frontends.tensorflow.bundle import Bundle
@@ -139,9 +139,13 @@ def import_saved_model(
     Errors: ImportFailure for a path that is no SavedModel, an unknown tag set, signature or output; UnsupportedOps,
     which lists every node that cannot be said with the outputs it feeds.
     """
-    source = open_source(path, signature, outputs, tags)
+    with told(ImportFailure, "the model cannot be read", path):
+        return _imported(Path(path), open_source(path, signature, outputs, tags))
+
+
+def _imported(path: Path, source: OpenSource) -> Imported:
     graph = _Importer(source.flat, source.signature, source.store, source.tables).build(source.outputs)
-    files = vocabulary_files.look(Path(path), source.tables.resources.values())
+    files = vocabulary_files.look(path, source.tables.resources.values())
     warnings = (*unread_tables.look(source.meta), *files)
     return Imported(
         graph,
@@ -175,15 +179,23 @@ def open_source(
     tags: Sequence[str] | None = None,
 ) -> OpenSource:
     """Read a SavedModel. Errors: as `import_saved_model`, but for unsupported ops."""
-    meta = saved_model.read(Path(path), tags)
-    bundle = saved_model.open_variables(Path(path))
+    for what, given in (("tags", tags), ("outputs", outputs)):
+        if given is not None and (isinstance(given, str | bytes) or not isinstance(given, Collection)):
+            raise OptionError(f"{what} are a list of names", got=repr(given), want=f"[{given!r}]")
+    with told(ImportFailure, "the model cannot be read", path):
+        return _opened(Path(path), signature, outputs, tags)
+
+
+def _opened(path: Path, signature: str | None, outputs: Sequence[str] | None, tags: Sequence[str] | None) -> OpenSource:
+    meta = saved_model.read(path, tags)
+    bundle = saved_model.open_variables(path)
     chosen = _signature(meta, signature)
     chosen = replace(chosen, inputs=plain_inputs(chosen.inputs, meta.nodes))
     wanted = _outputs(chosen, outputs)
     flat = inline(meta, [_tensor(info, key) for key, info in wanted.items()], SEVERAL_OUTPUTS)
     store = VariableStore(bundle, stored_variables(meta, bundle))
     looks_up = any(source.op in HANDLES for source in flat.nodes)
-    tables = read_lookup_tables(meta, Path(path)) if looks_up else LookupTables({}, {}, {})
+    tables = read_lookup_tables(meta, path) if looks_up else LookupTables({}, {}, {})
     return OpenSource(meta, chosen, wanted, flat, store, tables, _fingerprint(flat, chosen, wanted, tables))
 
 
@@ -215,7 +227,7 @@ def _signature(meta: MetaGraph, key: str | None) -> Signature:
     raise ImportFailure(
         f"the model has no signature {key!r}" if key else "the model has no default signature",
         got=", ".join(sorted(callable_)) or "no signature at all",
-        want=key or DEFAULT_SIGNATURE,
+        want=str(key or DEFAULT_SIGNATURE),
         help="name one of those it has with --signature",
     )
 

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.errors import ColonnadeError, ImportFailure
+from colonnade.errors import ColonnadeError, ImportFailure, OptionError
 from colonnade.frontends.tensorflow.functions import inline
+from colonnade.frontends.tensorflow.importer import import_saved_model, open_source
 from colonnade.frontends.tensorflow.protos import FuncRef, Unbound, read_attr, read_tensor
 from colonnade.frontends.tensorflow.saved_model import read
 from tests.unit.frontends.tensorflow import encode
@@ -172,3 +173,22 @@ def test_resources_are_kept_as_bytes() -> None:
 
 def test_an_attribute_without_value_is_none() -> None:
     assert read_attr(b"", 0, 0) is None
+
+
+def test_what_the_file_system_refuses_is_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ImportFailure, match="File name too long"):
+        open_source(tmp_path / ("x" * 300))
+
+    def refused(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path / "saved_model.pb"))
+
+    monkeypatch.setattr(Path, "is_dir", refused)
+    with pytest.raises(ImportFailure, match="Permission denied") as caught:
+        import_saved_model(tmp_path)
+    assert caught.value.where == str(tmp_path / "saved_model.pb")
+
+
+@pytest.mark.parametrize("options", [{"tags": 3}, {"tags": "serve"}, {"outputs": 3}, {"outputs": "y"}])
+def test_names_are_a_list(options: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="are a list of names"):
+        open_source(tmp_path, **options)
