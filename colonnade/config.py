@@ -17,7 +17,7 @@ TRUE = ("1", "true", "on", "yes", "y")
 class Settings:
     """What the environment says, checked.
 
-    Facts: `threads` is at least 1, or None where it is not set; `cache_dir` is absolute and need not exist yet;
+    Facts: `threads` is 1 to `most_threads()`, or None where it is not set; `cache_dir` is absolute and need not exist;
     `c_compiler` is what Triton takes instead of a compiler on PATH; `triton_interprets` is whether it was told to
     interpret kernels.
     """
@@ -26,6 +26,11 @@ class Settings:
     cache_dir: Path
     c_compiler: str | None = None
     triton_interprets: bool = False
+
+
+def most_threads() -> int:
+    """More threads than that help nobody here: four a core, and at least 64."""
+    return max(64, 4 * (os.cpu_count() or 1))
 
 
 def settings() -> Settings:
@@ -59,9 +64,9 @@ def _threads(environ: Mapping[str, str], problems: list[str]) -> int | None:
     text = environ.get("COLONNADE_THREADS", "").strip()
     if not text:
         return None
-    if text.isascii() and text.isdigit() and int(text) >= 1:
+    if text.isascii() and text.isdigit() and 1 <= int(text) <= most_threads():
         return int(text)
-    problems.append(f"COLONNADE_THREADS={text} (want a whole number, at least 1)")
+    problems.append(f"COLONNADE_THREADS={text} (want a whole number, 1 to {most_threads()})")
     return None
 
 
@@ -74,6 +79,7 @@ def _cache_dir(environ: Mapping[str, str], problems: list[str]) -> Path:
         path = path.expanduser().absolute()
     except RuntimeError as error:  # no such user, or none with a home
         problems.append(f"COLONNADE_CACHE_DIR={text} ({error})")
-    if path.exists() and not path.is_dir():
+    # A folder that may not be looked into is none to write to, which is no error: what is compiled is not kept.
+    if os.path.exists(path) and not os.path.isdir(path):
         problems.append(f"COLONNADE_CACHE_DIR={text} (want a folder; {path} is a file)")
     return path

@@ -17,8 +17,9 @@ from colonnade.artifact import Golden, Progress, Written
 from colonnade.backends.backend import Backend, Runner, layouts
 from colonnade.backends.examples import LOOPS
 from colonnade.backends.feed import Feed, FeedReader, PackedFeed
+from colonnade.config import most_threads
 from colonnade.core.fork import PROCESS, Lock, in_one_thread
-from colonnade.errors import ArtifactError, OptionError, ShapeError, listed
+from colonnade.errors import ArtifactError, OptionError, ShapeError, listed, told
 from colonnade.ir.column import ID_POLICIES
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
@@ -120,12 +121,14 @@ class Executable:
         fingerprint: str = "",
         golden: Golden | None = None,
     ) -> None:
-        if id_policy not in ID_POLICIES or threads < 1:
-            raise OptionError(
-                "an id policy that does not exist" if id_policy not in ID_POLICIES else "too few threads",
-                got=f"id_policy={id_policy!r}, threads={threads}",
-                want=f"id_policy one of {', '.join(ID_POLICIES)}; at least 1 thread",
-            )
+        problems = []
+        if id_policy not in ID_POLICIES:
+            problems.append((f"id_policy={id_policy!r}", f"id_policy one of {', '.join(ID_POLICIES)}"))
+        if type(threads) is not int or not 1 <= threads <= most_threads():
+            problems.append((f"threads={threads!r}", f"threads a whole number, 1 to {most_threads()} on this machine"))
+        if problems:
+            got, want = zip(*problems, strict=True)
+            raise OptionError("options that cannot be used", got=listed(got), want=listed(want))
         self.explanation = explanation or Explanation()
         self.fingerprint = fingerprint
         self._program = program
@@ -225,7 +228,8 @@ class Executable:
         Errors: ArtifactError; what stood at `directory` then stays.
         """
         state = self._state
-        with tempfile.TemporaryDirectory() as folder:
+        problem = "the artifact cannot be written"
+        with told(ArtifactError, problem, directory), tempfile.TemporaryDirectory() as folder:
             decoding = LOOPS.export_code(Path(folder)) if self._program.decodes else ()
             compiled = {path.name: path for path in (*self._backend.export_compiled(Path(folder)), *decoding)}
             return artifact.save(

@@ -95,7 +95,8 @@ def _failed(kind: str, text: str, fields: Mapping[str, str], options: Mapping[st
 
 def print_json(value: object) -> None:
     """One JSON object on stdout. Facts: NaN and infinities become strings, for JSON has none."""
-    typer.echo(json.dumps(jsonable(value), allow_nan=False, ensure_ascii=False))
+    plain = not (sys.stdout.encoding or "").lower().startswith("utf")
+    typer.echo(json.dumps(jsonable(value), allow_nan=False, ensure_ascii=plain))
 
 
 def jsonable(value: Any) -> Any:

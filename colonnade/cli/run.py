@@ -66,7 +66,7 @@ def run(
         seconds = time.perf_counter() - began
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(out, allow_pickle=False, **{name: _plain(value) for name, value in outputs.items()})
+        write_npz(out, {name: _plain(value) for name, value in outputs.items()})
     if json_:
         shown = {"dtypes": {n: str(v.dtype) for n, v in outputs.items()}, "seconds": seconds, "out": out and str(out)}
         print_json({"outputs": outputs if out is None else {n: list(v.shape) for n, v in outputs.items()}} | shown)
@@ -74,6 +74,15 @@ def run(
     rows = [(name, f"{value.dtype}{list(value.shape)}", *_summary(value)) for name, value in outputs.items()]
     console().print(table("", ("output", "type", "first values", "min", "mean", "max", "NaN"), rows))
     typer.echo(f"{human_seconds(seconds)}" + (f", written to {out}" if out is not None else ""))
+
+
+def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Like `np.savez`, which takes no array named `file`."""
+    target = path if path.suffix == ".npz" else path.with_name(f"{path.name}.npz")
+    with zipfile.ZipFile(target, "w") as stored:
+        for name, array in arrays.items():
+            with stored.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _plain(value: Array) -> Array:
@@ -101,6 +110,8 @@ def read_feed(path: Path, program: Program) -> Any:
             return pyarrow.parquet.read_table(path)
         if path.suffix == ".json":
             return _from_json(json.loads(path.read_text(encoding="utf-8")), program, str(path))
+    except RecursionError as error:
+        raise FeedError("the request cannot be read", where=str(path), got="lists in lists without end") from error
     except (ValueError, pa.ArrowException) as error:
         raise FeedError("the request cannot be read", where=str(path), got=str(error).splitlines()[0]) from error
     return read_npz(path)

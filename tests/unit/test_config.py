@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,7 +41,7 @@ def test_a_relative_or_home_cache_dir_becomes_absolute() -> None:
     assert settings_from({"COLONNADE_CACHE_DIR": "~/here"}).cache_dir == Path.home() / "here"
 
 
-@pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "²", "0x4", "None"])
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "many", "²", "0x4", "None", "100000"])
 def test_a_bad_thread_count_is_an_error(text: str) -> None:
     with pytest.raises(OptionError, match="COLONNADE_THREADS"):
         settings_from({"COLONNADE_THREADS": text})
@@ -64,3 +66,17 @@ def test_the_environment_is_read_at_every_call(monkeypatch: pytest.MonkeyPatch) 
     assert settings().threads == 3
     monkeypatch.setenv("COLONNADE_THREADS", "4")
     assert settings().threads == 4
+
+
+def test_a_folder_that_may_not_be_looked_into_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = tmp_path / ("x" * 300)
+    assert settings_from({"COLONNADE_CACHE_DIR": str(long)}).cache_dir == long
+    stat = os.stat
+
+    def refused(path: Any, *args: Any, **options: Any) -> os.stat_result:
+        if str(path).startswith(str(tmp_path)):
+            raise PermissionError(13, "Permission denied", str(path))
+        return stat(path, *args, **options)
+
+    monkeypatch.setattr(os, "stat", refused)
+    assert settings_from({"COLONNADE_CACHE_DIR": str(tmp_path / "a")}).cache_dir == tmp_path / "a"

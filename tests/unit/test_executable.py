@@ -237,7 +237,11 @@ def test_report() -> None:
     assert min(report.feed_seconds, report.columns_seconds, report.dense_seconds) > 0
 
 
-@pytest.mark.parametrize("options", [{"id_policy": "clamp"}, {"threads": 0}])
+@pytest.mark.parametrize(
+    "options",
+    [{"id_policy": "clamp"}, *({"threads": t} for t in (0, -1, "2", 2.0, True, [1], 100_000, 10**30))],
+    ids=str,
+)
 def test_options(options: dict[str, Any]) -> None:
     with pytest.raises(OptionError):
         Executable(PROGRAM, weights(), ReferenceBackend(), **options)

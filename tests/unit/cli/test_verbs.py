@@ -1,7 +1,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from colonnade.cli import opt
 from colonnade.cli.app import app
+from colonnade.cli.run import read_npz, write_npz
 from colonnade.errors import ColonnadeError
 from colonnade.ops.graph.concat import Concat
 from colonnade.passes.base import Editor, Pass
@@ -390,3 +394,24 @@ def test_an_interrupt_ends_quietly(monkeypatch: pytest.MonkeyPatch, model: Path)
     monkeypatch.setattr("colonnade.compiler.lower", interrupted)
     result = call("explain", model)
     assert result.exit_code == 130 and result.stderr.strip() == "interrupted" and not result.stdout
+
+
+def test_outputs_of_any_name_are_written(tmp_path: Path) -> None:
+    arrays = {name: np.arange(3.0) for name in ("file", "allow_pickle", "a/b", "\u00fc")}
+    write_npz(tmp_path / "o", arrays)
+    got = read_npz(tmp_path / "o.npz")
+    assert got.keys() == arrays.keys() and all((got[k] == v).all() for k, v in arrays.items())
+
+
+def test_lists_without_end_are_no_request(artifact: Path, tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text("[" * 200_000)
+    result = call("run", artifact, tmp_path / "deep.json", *TARGET)
+    assert result.exit_code == 2 and "lists in lists" in result.stderr
+
+
+def test_the_module_is_the_command_and_any_encoding_will_do() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    words = [sys.executable, "-m", "colonnade", "run", "\u00fc", "\u00fc.json", "--json"]
+    found = subprocess.run(words, capture_output=True, env=environment, check=False)
+    assert found.returncode == 2 and b"Traceback" not in found.stderr
+    assert "\u00fc" in json.loads(found.stdout)["error"]["where"]
