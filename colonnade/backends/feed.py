@@ -74,6 +74,7 @@ class FeedReader:
     def __init__(self, program: Program, layouts: Sequence[Layout], dense_inputs: frozenset[str] = frozenset()) -> None:
         self._pads = PaddedInputs(program)
         self.inputs = {i.name: i for i in program.inputs if i.of is None and i.name not in self._pads.made}
+        self._defaults = {i.name: i.default.array for i in self.inputs.values() if i.default is not None}
         self._binders = {item.name: ShapeBinder(item.shape) for item in program.inputs}
         self._elements = ElementInputs(program)
         by_name = {item.name: item for item in program.inputs}
@@ -98,7 +99,8 @@ class FeedReader:
         feed: input name -> numpy array, torch tensor, Arrow array or (nested) list; an Arrow RecordBatch or Table (a
         column of lists under a ragged field's name gives its values and its offsets); or a `PackedFeed`.
         room: memory to pack it into, where that needs no copy more.
-        Facts: where the program decodes Examples, their key holds one serialized Example a row.
+        Facts: an input that has a default may be left out, but not of matrices. Where the program decodes Examples,
+        their key holds one serialized Example a row.
         Errors: one FeedError that lists every bad key, or every bad Example, or all places in which inputs that lack
         values together do not.
         """
@@ -109,6 +111,8 @@ class FeedReader:
 
     def _read(self, feed: Feed | PackedFeed, room: Room | None) -> Request:
         known: dict[str, int] = {}
+        if self._defaults:
+            feed = self._completed(feed)
         if self._rows is not None:
             feed, known = self._rows.fields(self._mapping(feed))
         if self._decoder is not None:
@@ -135,6 +139,17 @@ class FeedReader:
     def _added(self, feed: Mapping[str, Any], sizes: dict[str, int]) -> Mapping[str, Any]:
         """The request with the inputs that are made of others."""
         return self._elements.added(self._pads.added(feed, sizes), sizes)
+
+    def _completed(self, feed: Feed | PackedFeed) -> Feed | PackedFeed:
+        """The request with the defaults of what it leaves out."""
+        if isinstance(feed, pa.RecordBatch | pa.Table):
+            given = frozenset(feed.schema.names)
+        elif isinstance(feed, Mapping) and not (feed and feed.keys() <= DTYPES):
+            given = frozenset(feed)
+        else:
+            return feed
+        missing = {name: value for name, value in self._defaults.items() if name not in given}
+        return {**self._mapping(feed), **missing} if missing else feed
 
     def _mapping(self, feed: Feed | PackedFeed) -> Mapping[str, Any]:
         """A request in which rows are said by keys, as a mapping."""

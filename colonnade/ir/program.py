@@ -31,6 +31,7 @@ class Input:
     the columns that read it. It is no key of a request.
     among: of a made input, the fields of whose elements it holds each choice of one of each, row by row, the last
     field's fastest; place: which of them `of` is. The offsets of such inputs are one of them, by the same rule.
+    default: what it is where a request leaves it out.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Input:
     of: str | None = None
     among: tuple[str, ...] = ()
     place: int = 0
+    default: Const | None = None
 
 
 def batch_dim(item: Input, inputs: Mapping[str, Input]) -> Dim:

@@ -183,6 +183,7 @@ def _values(program: Program) -> Iterator[Any]:
             for node in walk(expr):
                 if isinstance(node, Apply):
                     yield from _leaves(v for _, v in node.op.attributes())
+    yield from (item.default for item in program.inputs)
     for item in program.decodes:
         yield from (feature.default for feature, _ in item.features)
     for line in program.dense:
@@ -207,7 +208,8 @@ def _input(item: Input) -> str:
     of = "" if item.of is None else f" of {name(item.of)}"
     if item.among:
         of += f" choice {item.place} among ({', '.join(map(name, item.among))})"
-    return f"input {name(item.name)}: {name(item.dtype)}{_shape(item.shape)}{of}{offsets}{_from(item.tensor)}"
+    default = "" if item.default is None else f" default {text_values.value(item.default)}"
+    return f"input {name(item.name)}: {name(item.dtype)}{_shape(item.shape)}{of}{offsets}{default}{_from(item.tensor)}"
 
 
 def _decode(item: Decode) -> str:

@@ -257,13 +257,21 @@ class Line:
     # Lines
 
     def input(self) -> Input:
-        """`input NAME: DTYPE[SHAPE] [of NAME [choice K among (NAME, ...)]] [offsets NAME]`."""
+        """`input NAME: DTYPE[SHAPE] [of NAME [choice K among (NAME, ...)]] [offsets NAME] [default CONST]`."""
         name, dtype = self._typed("an input's name")
         shape = self.shape()
         of = self.name("the name of the input whose elements they are") if self.skip("of") else None
         place, among = self._choice() if self.skip("choice") else (0, ())
         offsets = self.name("the name of the input that holds the offsets") if self.skip("offsets") else None
-        return Input(name, dtype, shape, self.source, offsets, of, among, place)
+        default = self._default() if self.skip("default") else None
+        return Input(name, dtype, shape, self.source, offsets, of, among, place, default)
+
+    def _default(self) -> Const:
+        token = self.peek()
+        value = self.value()
+        if not isinstance(value, Const):
+            raise Failure(token.at, "a constant")
+        return value
 
     def _choice(self) -> tuple[int, tuple[str, ...]]:
         place = self.integer("which of the fields it is")

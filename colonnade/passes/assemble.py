@@ -482,8 +482,9 @@ def _alive(instructions: list[Instruction], wanted: list[str]) -> list[Instructi
 
 
 def _input(key: str, node: Node) -> Input:
-    known = facts_of(node)
-    return Input(key, known.dtype, known.shape or (), tensor=source_of(node))
+    known, op = facts_of(node), op_of(node)
+    default = op.default if isinstance(op, Placeholder) else None
+    return Input(key, known.dtype, known.shape or (), tensor=source_of(node), default=default)
 
 
 def _output(key: str, node: Node, value: Ref, decimal: bool) -> Output:

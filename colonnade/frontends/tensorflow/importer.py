@@ -27,7 +27,7 @@ from colonnade.frontends.tensorflow.lookup_tables import (
     handle_of,
     read_lookup_tables,
 )
-from colonnade.frontends.tensorflow.protos import MetaGraph, Signature, TensorInfo
+from colonnade.frontends.tensorflow.protos import NUMPY, MetaGraph, Signature, TensorInfo
 from colonnade.frontends.tensorflow.protos import Node as Source
 from colonnade.frontends.tensorflow.rules import RULES
 from colonnade.frontends.tensorflow.spellings import SPELLINGS
@@ -344,13 +344,14 @@ class _Importer:
         return self.graph
 
     def _inputs(self) -> None:
-        needed = {source.name for source in self.flat.nodes}
+        needed = {source.name: source for source in self.flat.nodes}
         for number, (ref, (key, info)) in enumerate(self.inputs.items()):
             if ":" in ref:
                 raise ImportFailure("an input of the signature is not a placeholder", where=f"key {key!r}", got=ref)
             shape = info.shape
             dims = None if shape is None else tuple(_dim(d, number, k) for k, d in enumerate(shape))
-            node = self.graph.input(key, Placeholder(key, info.dtype, dims), source=ref)
+            op = Placeholder(key, info.dtype, dims, _default(ref, info.dtype, needed))
+            node = self.graph.input(key, op, source=ref)
             if ref in needed:
                 self.values[ref] = node
 
@@ -495,6 +496,17 @@ class _Importer:
             want=f"one of the {count} ops that `colonnade ops --source tensorflow` lists",
             help=f"compile the outputs that do not need them: --outputs {','.join(fine)}" if fine else "",
         )
+
+
+def _default(ref: str, dtype: str, nodes: Mapping[str, Source]) -> Const | None:
+    """What an input is that no request feeds, where that is a constant of the graph."""
+    node = nodes.get(ref)
+    if node is None or node.op != "PlaceholderWithDefault":
+        return None
+    made = nodes.get(node_of(node.inputs[0]))
+    value = made.attrs.get("value") if made is not None and made.op == "Const" else None
+    kind = np.dtype(object) if dtype == "string" else NUMPY.get(dtype)
+    return Const(value) if isinstance(value, np.ndarray) and value.dtype == kind else None
 
 
 def _dim(d: int | None, number: int, axis: int) -> int | str:

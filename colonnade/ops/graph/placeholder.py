@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from colonnade.core import dims, facts
+from colonnade.core.consts import Const
 from colonnade.errors import GraphError
 from colonnade.ops.op import GraphOp, Inferred, Value
 
@@ -14,12 +16,18 @@ from colonnade.ops.op import GraphOp, Inferred, Value
 class Placeholder(GraphOp):
     """A tensor that the caller feeds. shape: int, symbol name (str) for an unknown dim; None: unknown rank.
 
+    default: what it is where a request leaves it out, of whatever shape that has.
     Facts: unknown dims are symbols of the given names; two placeholders with one name share the dim.
     """
 
     key: str
     dtype: str
     shape: tuple[int | str, ...] | None
+    default: Const | None = None
+
+    def attributes(self) -> Iterator[tuple[str, Any]]:
+        """Its attributes by name; the default where it has one."""
+        return ((name, value) for name, value in super().attributes() if name != "default" or value is not None)
 
     def renamed(self, names: Mapping[str, str]) -> Placeholder:
         """The same input with other names of dims."""
