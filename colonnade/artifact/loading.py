@@ -121,7 +121,7 @@ def _identity_of(directory: Path) -> tuple[int, int, int] | None:
     """Of the directory at the path, not of the path; None where there is none."""
     try:
         found = directory.stat()
-    except OSError:
+    except (OSError, ValueError):  # a name with NUL is no path
         return None
     return found.st_dev, found.st_ino, found.st_mtime_ns
 
