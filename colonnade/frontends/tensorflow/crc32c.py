@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from ctypes import c_int64, c_void_p
 
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite.binding import get_host_cpu_features
 
+from colonnade.core.fork import Lock
 from colonnade.core.native import Native, compiled
 
 _POLYNOMIAL = 0x82F63B78
@@ -84,7 +84,7 @@ done:
     return native, native.function("crc", c_int64, c_int64, c_void_p, c_int64, c_void_p)
 
 
-_LOCK = threading.Lock()
+_LOCK = Lock()
 
 
 @functools.cache
