@@ -141,6 +141,7 @@ class Executable:
         self._swap_lock = Lock()
         self._state = self._compiled(weights, golden)
         self._decimals = tuple(o.name for o in program.outputs if o.decimal)
+        self._labels = tuple((o.name, o.label) for o in program.outputs if o.label is not None)
         self._reader = FeedReader(program, self._layouts, self._state.runner.dense_inputs)
 
     def __repr__(self) -> str:
@@ -201,6 +202,8 @@ class Executable:
                 spent[part] = spent.get(part, 0) + nanoseconds
         for name in self._decimals:
             outcome.outputs[name] = _decimal(outcome.outputs[name])
+        for name, label in self._labels:
+            outcome.outputs[name] = label.texts(np.asarray(outcome.outputs[name]), f"output {name!r}")
         return outcome.outputs
 
     def swap(self, source: Weights | Path | str) -> None:

@@ -110,7 +110,7 @@ def layouts(program: Program) -> tuple[Layout, ...]:
     read = {name for c in program.columns for name in fields_read(c)}
     inputs = {i.name: i for i in program.inputs}
     by_rows: dict[str, tuple[Dim, list[Input]]] = {}
-    for item in sorted(program.inputs, key=lambda i: (i.of is not None, str(i.shape[1:]))):
+    for item in sorted(program.inputs, key=lambda i: (i.is_elements, str(i.shape[1:]))):
         if item.name in read:
             rows = batch_dim(item, inputs)
             by_rows.setdefault(str(rows), (rows, []))[1].append(item)

@@ -31,7 +31,7 @@ class BatchPlan:
 def plan_of(schema: pa.Schema, packers: Sequence[Packer], inputs: frozenset[str]) -> BatchPlan:
     """The plan for a schema: usable where its columns are the inputs, and of the declared types exactly."""
     places = {name: k for k, name in enumerate(schema.names)}
-    elsewhere = any(p.ragged.offsets or p.is_elements for p in packers)
+    elsewhere = any(p.ragged.offsets or p.is_made for p in packers)
     if places.keys() != inputs or len(places) != len(schema.names) or elsewhere:
         return BatchPlan(schema, None, places)
     found = [[_columns_of(run, schema, places) for run in packer.runs] for packer in packers]

@@ -1,8 +1,9 @@
-"""The inputs of a request that are made of others: their elements, and choices of elements of several."""
+"""The inputs of a request that are made of others: elements, places of rows, strings, and choices of elements."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,42 +11,79 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
-from colonnade.backends.feed_values import Unusual
+from colonnade.backends.feed_values import Unusual, as_array
 from colonnade.backends.sizes import ShapeBinder
 from colonnade.core import dims
+from colonnade.core.expr import fields_of
+from colonnade.ir.made import evaluated
 from colonnade.ir.program import Input, Program
 
 Offsets = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class _Source:
+    """An input that others are made of. places: (name, start, stop) of some places of its rows."""
+
+    name: str
+    binder: ShapeBinder
+    elements: tuple[str, ...]
+    places: tuple[tuple[str, int, int], ...]
 
 
 class ElementInputs:
     """Adds them to a request: the values of an input row-major, without a copy where they lie side by side."""
 
     def __init__(self, program: Program) -> None:
-        made = [i for i in program.inputs if i.of is not None]
-        self._items = tuple(
-            (i.name, i.of, ShapeBinder(program.input(i.of).shape)) for i in made if i.of is not None and not i.among
-        )
-        groups = dict.fromkeys(i.among for i in made if i.among)
+        made = [i for i in program.inputs if i.of is not None and i.by is None and not i.among]
+        self._texts = tuple((i.name, i.by) for i in program.inputs if i.by is not None)
+        self._read = {n: ShapeBinder(program.input(n).shape) for _, by in self._texts for n in fields_of(by)}
+        groups = dict.fromkeys(i.among for i in program.inputs if i.among)
         self._choices = tuple(ChoiceInputs(program, among) for among in groups)
-        self.sources = frozenset(of for _, of, _ in self._items)
+        self.sources = frozenset(name for i in program.inputs for name in i.sources)
         self.sources |= {name for choices in self._choices for name in choices.sources}
+        self._sources = tuple(
+            _Source(
+                of,
+                ShapeBinder(program.input(of).shape),
+                tuple(i.name for i in made if i.of == of and i.places is None),
+                tuple((i.name, *i.places) for i in made if i.of == of and i.places is not None),
+            )
+            for of in dict.fromkeys(str(i.of) for i in made)
+        )
 
     def __bool__(self) -> bool:
-        return bool(self._items or self._choices)
+        return bool(self.sources)
 
     def added(self, feed: Mapping[str, Any], sizes: dict[str, int]) -> Mapping[str, Any]:
         """The request with them; the dims of what they are made of go to `sizes`. Raises where anything is unusual."""
-        if not self:
+        if not self.sources:
             return feed
         found = dict(feed)
-        for name, of, binder in self._items:
-            found[name], shape = _flat(feed[of], of)
-            if not binder.bind(shape, sizes):
-                raise Unusual(of)
+        texts = {name: self._strings(name, feed[name], sizes) for name in self._read}
+        found.update((name, evaluated(by, texts)) for name, by in self._texts)
+        for source in self._sources:
+            value = feed[source.name]
+            flat, shape = _flat(value, source.name)
+            if not source.binder.bind(shape, sizes):
+                raise Unusual(source.name)
+            for name in source.elements:
+                found[name] = flat
+            if source.places:
+                made = (
+                    _cut_arrow(flat, shape, source.places) if isinstance(flat, pa.Array) else _cut(value, source.places)
+                )
+                found.update(made)
         for choices in self._choices:
             found |= choices.made(feed, sizes)
         return found
+
+    def _strings(self, name: str, value: Any, sizes: dict[str, int]) -> np.ndarray[Any, Any]:
+        """An input's strings as an object array of bytes."""
+        texts = as_array(value, "string")
+        if not self._read[name].bind(texts.shape, sizes):
+            raise Unusual(name)
+        return texts
 
 
 class ChoiceInputs:
@@ -121,3 +159,31 @@ def _flat(value: Any, name: str) -> tuple[Any, tuple[int, ...]]:
         shape.append(array.type.list_size)
         array = array.flatten()
     return array, tuple(shape)
+
+
+def _cut(value: Any, places: tuple[tuple[str, int, int], ...]) -> Mapping[str, np.ndarray[Any, Any] | torch.Tensor]:
+    """Matrices `[B, stop - start]`, each contiguous. Single places are rows of one transposed copy."""
+    is_torch = isinstance(value, torch.Tensor)
+    single = sum(stop - start == 1 for _, start, stop in places)
+    turned = None if single < 2 else value.T.contiguous() if is_torch else np.ascontiguousarray(value.T)
+    found = {}
+    for name, start, stop in places:
+        if turned is not None and stop - start == 1:
+            found[name] = turned[start].reshape(-1, 1)
+        else:
+            part = value[:, start:stop]
+            found[name] = part.contiguous() if is_torch else np.ascontiguousarray(part)
+    return found
+
+
+def _cut_arrow(
+    flat: pa.Array, shape: tuple[int, ...], places: tuple[tuple[str, int, int], ...]
+) -> Mapping[str, pa.Array]:
+    """The same of the elements of a matrix."""
+    rows, width = shape
+    found = {}
+    for name, start, stop in places:
+        chosen = (np.arange(rows)[:, None] * width + np.arange(start, stop)).reshape(-1)
+        taken = flat.take(pa.array(chosen))
+        found[name] = taken if stop - start == 1 else pa.FixedSizeListArray.from_arrays(taken, stop - start)
+    return found

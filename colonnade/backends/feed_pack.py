@@ -65,8 +65,9 @@ class Packer:
         self.runs = _runs(layout, inputs)
         self.ragged = RaggedPacker(layout, inputs)
         self._rows = ShapeBinder((layout.rows,))
-        single = any(inputs[name].of is not None and not inputs[name].among for name in layout.fields)
+        single = any(inputs[name].is_elements for name in layout.fields)
         self.is_elements = single or not dims.is_symbol(layout.rows)
+        self.is_made = any(inputs[name].of is not None for name in layout.fields)
         self._spare = SpareMemory({"uint8", "int64", *(t for t in layout.widths if t != "string")})
         prepare()
 

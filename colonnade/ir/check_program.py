@@ -12,12 +12,13 @@ from colonnade.core import dims
 from colonnade.core.consts import Const
 from colonnade.core.dims import Dim, prod
 from colonnade.core.examples import Feature
-from colonnade.core.expr import Apply, Expr, Field
+from colonnade.core.expr import Apply, Expr, Field, fields_of, walk
 from colonnade.errors import ColonnadeError, GraphError, listed
 from colonnade.ir.column import POOLINGS, Column, Slot, fields_read
 from colonnade.ir.element_facts import field_facts, inside
 from colonnade.ir.program import PLACE, Buffer, Input, Program, Ref, batch_dim, operands, refs_in
 from colonnade.ir.table import Table
+from colonnade.ops.graph._on_host import OnHost
 from colonnade.ops.op import ElementFacts, FilterOp
 
 INTEGERS = ("int32", "int64")
@@ -103,11 +104,15 @@ def _elements(program: Program) -> Iterator[tuple[str, str]]:
             continue
         if source is None or source.of is not None:
             yield where, f"it is the elements of {item.of!r}, which is no input of a request"
+        elif item.by is not None:
+            yield from _made(item, inputs, item.by)
+        elif item.places is not None:
+            yield from _places(item, source, item.places)
         elif (item.dtype, item.shape) != (source.dtype, (prod(source.shape),)):
             got, want = f"{item.dtype}{_shape(item)}", f"{source.dtype}[{prod(source.shape)}]"
             yield where, f"it is {got}, the elements of {item.of!r} are {want}"
         if item.offsets is not None:
-            yield where, "single elements have no offsets"
+            yield where, "what is of another input has no offsets"
         if item.name in read:
             yield where, f"only columns read elements, the dense rest reads {item.of!r}"
 
@@ -149,6 +154,32 @@ def _agreements(program: Program) -> Iterator[tuple[str, str]]:
             yield where, f"{one.dtype} and {other.dtype} do not lack {item.missing!r} and {item.other_missing!r}"
         if not any({item.name, item.other} <= fields for fields in together):
             yield where, f"no column reads it together with {item.other!r}"
+
+
+def _made(item: Input, inputs: Mapping[str, Input], by: Expr) -> Iterator[tuple[str, str]]:
+    """Strings that the host makes of inputs of one shape."""
+    for name in fields_of(by):
+        source = inputs.get(name)
+        if source is None or source.of is not None or source.offsets is not None:
+            yield f"input {item.name!r}", f"it is made of {name!r}, which is no dense input of a request"
+        elif (source.dtype, source.shape) != ("string", item.shape) or item.dtype != "string":
+            got, want = f"{item.dtype}{_shape(item)}", f"{source.dtype}{_shape(source)}"
+            yield f"input {item.name!r}", f"it is {got}, made of {name!r}, which is {want}"
+    for expr in walk(by):
+        if isinstance(expr, Apply) and not isinstance(expr.op, OnHost):
+            yield f"input {item.name!r}", f"{expr.op.name} makes no strings on the host"
+
+
+def _places(item: Input, source: Input, places: tuple[int, int]) -> Iterator[tuple[str, str]]:
+    """Some places of each row of a matrix."""
+    start, stop = places
+    rows, *widths = source.shape or (0,)
+    fits = len(widths) == 1 and isinstance(widths[0], int) and 0 <= start < stop <= widths[0]
+    if not fits or source.offsets is not None:
+        yield f"input {item.name!r}", f"{item.of!r} is {_shape(source)}: it has no places {start}:{stop} in a row"
+    elif (item.dtype, item.shape) != (source.dtype, (rows, stop - start)):
+        got, want = f"{item.dtype}{_shape(item)}", f"{source.dtype}[{rows}, {stop - start}]"
+        yield f"input {item.name!r}", f"it is {got}, the places {start}:{stop} of {item.of!r} are {want}"
 
 
 def _decodes(program: Program) -> Iterator[tuple[str, str]]:

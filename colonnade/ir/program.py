@@ -16,7 +16,9 @@ from colonnade.core import dims, quantize
 from colonnade.core.consts import Const
 from colonnade.core.dims import Dim
 from colonnade.core.examples import Feature
+from colonnade.core.expr import Expr, fields_of
 from colonnade.ir.column import Column
+from colonnade.ir.label import Label
 from colonnade.ir.table import Table
 
 
@@ -31,6 +33,8 @@ class Input:
     the columns that read it. It is no key of a request.
     among: of a made input, the fields of whose elements it holds each choice of one of each, row by row, the last
     field's fastest; place: which of them `of` is. The offsets of such inputs are one of them, by the same rule.
+    places: with `of`, (start, stop): this one is `x[:, start:stop]` of that matrix instead.
+    by: with `of`, the first input that it reads: strings that the host makes, elementwise, of inputs of this shape.
     default: what it is where a request leaves it out.
     """
 
@@ -43,6 +47,20 @@ class Input:
     among: tuple[str, ...] = ()
     place: int = 0
     default: Const | None = None
+    places: tuple[int, int] | None = None
+    by: Expr | None = None
+
+    @property
+    def is_elements(self) -> bool:
+        """Whether it is the single elements of another."""
+        return self.of is not None and not self.among and self.places is None and self.by is None
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The inputs that it is made of."""
+        if self.by is not None:
+            return fields_of(self.by)
+        return () if self.of is None else (self.of, *self.among)
 
 
 def batch_dim(item: Input, inputs: Mapping[str, Input]) -> Dim:
@@ -186,7 +204,7 @@ class Output:
     """A named result of the program: a value of the dense rest, an input or a buffer (or a slice of one).
 
     slice: (offset, width) of a buffer's last dim, where a column is fetched directly.   shape: symbolic.
-    decimal: whether integers are given as strings, in decimal.
+    decimal: whether integers are given as strings, in decimal.   label: the strings that integers are given as.
     """
 
     name: str
@@ -194,6 +212,7 @@ class Output:
     dtype: str
     shape: tuple[Dim, ...]
     decimal: bool = False
+    label: Label | None = None
 
 
 @dataclass(frozen=True)

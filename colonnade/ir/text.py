@@ -186,6 +186,8 @@ def _values(program: Program) -> Iterator[Any]:
     yield from (item.default for item in program.inputs)
     for item in program.decodes:
         yield from (feature.default for feature, _ in item.features)
+    for output in program.outputs:
+        yield from () if output.label is None else (value for _, value in output.label.attributes())
     for line in program.dense:
         yield from _leaves((line.args, *(v for _, v in line.kwargs)))
 
@@ -205,7 +207,9 @@ def _op(op: Any) -> str:
 
 def _input(item: Input) -> str:
     offsets = "" if item.offsets is None else f" offsets {name(item.offsets)}"
-    of = "" if item.of is None else f" of {name(item.of)}"
+    places = "" if item.places is None else f"[{item.places[0]}:{item.places[1]}]"
+    of = "" if item.of is None else f" of {name(item.of)}{places}"
+    of = of if item.by is None else f" by {print_expr(item.by)}"
     if item.among:
         of += f" choice {item.place} among ({', '.join(map(name, item.among))})"
     default = "" if item.default is None else f" default {text_values.value(item.default)}"
@@ -278,7 +282,7 @@ def _instruction(item: Instruction) -> str:
 
 def _output(item: Output) -> str:
     value = f"%{name(item.value.name)}"
-    shown = f"decimal({value})" if item.decimal else value
+    shown = f"decimal({value})" if item.decimal else value if item.label is None else f"{_op(item.label)}({value})"
     return f"output {name(item.name)}: {name(item.dtype)}{_shape(item.shape)} = {shown}"
 
 

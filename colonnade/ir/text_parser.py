@@ -13,14 +13,16 @@ from colonnade.core import dims
 from colonnade.core.consts import Const
 from colonnade.core.dims import Dim
 from colonnade.core.examples import KINDS, Feature
-from colonnade.core.expr import Apply, Expr, Field
+from colonnade.core.expr import Apply, Expr, Field, fields_of
 from colonnade.errors import ColonnadeError
 from colonnade.ir import text_lexer, text_values
 from colonnade.ir.column import POOLINGS, Column, Slot
+from colonnade.ir.label import Label
 from colonnade.ir.made_table import TABLE_OPS
 from colonnade.ir.program import Agreement, Buffer, Decode, Input, Instruction, Output, Pad, Ref, RowKeys
 from colonnade.ir.table import Table
 from colonnade.ir.text_lexer import Failure, Token
+from colonnade.ops import graph as graph_ops
 from colonnade.ops.op import Op
 
 T = TypeVar("T")
@@ -257,14 +259,18 @@ class Line:
     # Lines
 
     def input(self) -> Input:
-        """`input NAME: DTYPE[SHAPE] [of NAME [choice K among (NAME, ...)]] [offsets NAME] [default CONST]`."""
+        """`input NAME: DTYPE[SHAPE] [of NAME[START:STOP]] [choice K among (NAME, ..)] [by OP(..)] [offsets NAME] ...`."""
         name, dtype = self._typed("an input's name")
         shape = self.shape()
         of = self.name("the name of the input whose elements they are") if self.skip("of") else None
+        places = self._places() if of is not None and self.skip("[") else None
         place, among = self._choice() if self.skip("choice") else (0, ())
+        by = self.expr(graph_ops.load()) if self.skip("by") else None
+        if by is not None:
+            of = fields_of(by)[0]
         offsets = self.name("the name of the input that holds the offsets") if self.skip("offsets") else None
         default = self._default() if self.skip("default") else None
-        return Input(name, dtype, shape, self.source, offsets, of, among, place, default)
+        return Input(name, dtype, shape, self.source, offsets, of, among, place, default, places, by)
 
     def _default(self) -> Const:
         token = self.peek()
@@ -272,6 +278,13 @@ class Line:
         if not isinstance(value, Const):
             raise Failure(token.at, "a constant")
         return value
+
+    def _places(self) -> tuple[int, int]:
+        start = self.integer("the first place")
+        self.want(":")
+        stop = self.integer("the place behind the last")
+        self.want("]")
+        return start, stop
 
     def _choice(self) -> tuple[int, tuple[str, ...]]:
         place = self.integer("which of the fields it is")
@@ -456,16 +469,23 @@ class Line:
         return Instruction(output, op, tuple(args), tuple(kwargs), source=self.source)
 
     def output(self) -> Output:
-        """`output NAME: DTYPE[SHAPE] = %VALUE`."""
+        """`output NAME: DTYPE[SHAPE] = %VALUE`, `... = decimal(%VALUE)` or `... = label[keys=.., ..](%VALUE)`."""
         name, dtype = self._typed("an output's name")
         size = self.shape()
         self.want("=")
-        if not self.skip("decimal"):
+        if self.ahead("%"):
             return Output(name, self.ref(), dtype, size)
+        token = self.peek()
+        label = None
+        if self.skip("label"):
+            self.want("[")
+            label = _instance(Label, self._attributes(Label), token)
+        else:
+            self.want("decimal")
         self.want("(")
         value = self.ref()
         self.want(")")
-        return Output(name, value, dtype, size, decimal=True)
+        return Output(name, value, dtype, size, decimal=label is None, label=label)
 
 
 def is_mark(token: Token, text: str) -> bool:

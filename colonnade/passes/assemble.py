@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 import sympy
 import torch
@@ -15,12 +16,13 @@ import torch
 from colonnade.core import dims
 from colonnade.core.consts import Const
 from colonnade.core.dims import Dim
-from colonnade.core.expr import Apply, walk
+from colonnade.core.expr import Apply, Expr, fields_of, walk
 from colonnade.core.facts import Facts
 from colonnade.errors import UnsupportedOps, listed
 from colonnade.ir.column import Column, Slot, fields_read
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.graph import Graph, Node, args_of, facts_of, item_of, op_of, source_of
+from colonnade.ir.label import Label
 from colonnade.ir.made_table import made_of, rows_of
 from colonnade.ir.padded import PADDING
 from colonnade.ir.program import (
@@ -42,12 +44,15 @@ from colonnade.ir.program import (
     transposed,
 )
 from colonnade.ir.table import Table
+from colonnade.ops.graph._on_host import OnHost
 from colonnade.ops.graph.as_string import AsString
 from colonnade.ops.graph.broadcast_to import BroadcastTo
 from colonnade.ops.graph.choices import Choices
 from colonnade.ops.graph.concat import Concat
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.expand_dims import ExpandDims
+from colonnade.ops.graph.gather import Gather
+from colonnade.ops.graph.lookup_table_find import LookupTableFind
 from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.ragged_input import RaggedInput
@@ -63,7 +68,9 @@ from colonnade.passes.decode_inputs import aligned, decoded_inputs, decodes_of, 
 from colonnade.passes.elements import chosen_name
 from colonnade.passes.extract_columns import table_name
 from colonnade.passes.fuse_dense import fuse
+from colonnade.passes.host_strings import strings_of
 from colonnade.passes.pad_inputs import input_of, pad_inputs, placed
+from colonnade.passes.places import places_of
 from colonnade.passes.row_inputs import inputs_said, row_inputs
 
 GIVING = (ParseExample, RaggedInput, *PADDING)
@@ -107,6 +114,7 @@ class _Assembler:
         self.counts: dict[tuple[str, ...], Dim] = {}
         self.pads = list(pad_inputs(graph, self.rows, self.decoded, self.names.take))
         self.decimals: set[Node] = set()
+        self.labels: dict[Node, Label] = {}
         self.values: dict[Node, Ref] = {}
         self.slots: dict[Node, list[Slot]] = {}
         self.buffers: list[Buffer] = []
@@ -251,7 +259,7 @@ class _Assembler:
         if op is None:
             self._item(node)
             return
-        if self._decimal(node, op):
+        if self._decimal(node, op) or self._labelled(node, op):
             return
         operands = [Operand(self.values.get(a), facts_of(a)) for a in args_of(node)]
         lowered = op.lower(*operands)
@@ -298,6 +306,22 @@ class _Assembler:
             self.decimals.add(node)
         return False
 
+    def _labelled(self, node: Node, op: GraphOp) -> bool:
+        """Integers that are called something stay integers up to the outputs; true where that is all."""
+        args = args_of(node)
+        ids = args[1] if isinstance(op, Gather) else args[0] if args else node
+        label = _label(node, op)
+        if label is not None and ids in self.values:
+            self.labels[node] = label
+            self.values[node] = self.values[ids]
+            return True
+        if not self.labels.keys().isdisjoint(args):
+            if not isinstance(op, MOVING) or args[0] not in self.labels:
+                self.unsupported[node] = f"{op.name} of strings"
+                return True
+            self.labels[node] = self.labels[args[0]]
+        return False
+
     def _emit(self, node: Node, op: str, args: tuple[Any, ...], kwargs: tuple[tuple[str, Any], ...] = ()) -> None:
         name = self.names.take(node.name)
         self.instructions.append(Instruction(name, op, args, kwargs, source=source_of(node)))
@@ -327,7 +351,8 @@ class _Assembler:
 
     def _program(self) -> tuple[Program, Weights]:
         outputs = tuple(
-            _output(key, node, self.values[node], node in self.decimals) for key, node in self.graph.outputs.items()
+            replace(_output(key, node, self.values[node], node in self.decimals), label=self.labels.get(node))
+            for key, node in self.graph.outputs.items()
         )
         names = [o.value.name for o in outputs]
         shapes = {k: tuple(v.shape) for k, v in self.params.items()}
@@ -346,7 +371,7 @@ class _Assembler:
         assembled = tuple(_column(n, tuple(self.slots[n])) for n in columns)
         used = read | {name for column in assembled for name in fields_read(column)}
         singles = dict.fromkeys(i for n in columns for i in self._elements(n))
-        used |= {name for i in singles if i.of is not None for name in (i.of, *i.among)}
+        used |= {name for i in singles for name in i.sources}
         padded = [made for made in self.pads if made.pad.name in used]
         used |= {name for made in padded for name in (made.pad.of, made.pad.offsets) if name is not None}
         saying = [placed(said, padded) for said in self.rows]
@@ -374,7 +399,7 @@ class _Assembler:
         )
         held = {table_name(args_of(n)[0]): args_of(n)[0] for n in columns}
         rows = {name: self._rows(table) for name, table in held.items()}
-        return name_batch(program), Weights(rows, params, _consts(program.columns))
+        return name_batch(program), Weights(rows, params, _consts(program.columns, outputs))
 
     def _choices(self, among: tuple[str, ...], shape: Node) -> Iterator[Input]:
         """The inputs that hold choices of one element of each field, and their offsets."""
@@ -404,7 +429,7 @@ class _Assembler:
                 yield replace(_input(key, node), offsets=offsets.get(key))
 
     def _elements(self, node: Node) -> Iterator[Input]:
-        """The inputs of a column that are the elements of others."""
+        """The inputs of a column that are made of others."""
         op = node.target
         assert isinstance(op, ColumnValue)
         chosen = [item_of(value)[0].target for value in args_of(node)[1:]]
@@ -412,9 +437,14 @@ class _Assembler:
             yield from self._choices(chosen[0].among, args_of(node)[-1])
             return
         for name, value in zip(op.fields, args_of(node)[1:], strict=False):
-            if name not in self.inputs and not isinstance(value.target, PADDING):
-                known, source = facts_of(value), self.values[args_of(value)[0]]
-                yield Input(name, known.dtype, known.shape or (), of=source.name)
+            known = facts_of(value)
+            if isinstance(value.target, OnHost):
+                by = strings_of(value, lambda node: self.values[node].name)
+                assert isinstance(by, Expr)
+                yield Input(name, known.dtype, known.shape or (), of=fields_of(by)[0], by=by)
+            elif name not in self.inputs and not isinstance(value.target, PADDING):
+                source = self.values[args_of(value)[0]]
+                yield Input(name, known.dtype, known.shape or (), of=source.name, places=_places(value))
 
     def _rows(self, table: Node) -> npt.NDArray[Any]:
         op, made = op_of(table), made_of(table)
@@ -440,6 +470,12 @@ def _column_shape(node: Node) -> tuple[Dim, int]:
     shape = facts_of(node).shape
     assert shape is not None and isinstance(shape[1], int)
     return shape[0], shape[1]
+
+
+def _places(value: Node) -> tuple[int, int] | None:
+    """Which places of each row an input is, where it is not all elements."""
+    found = places_of(value)
+    return None if found is None else (found.start, found.stop)
 
 
 def _width(x: Node, whole: Facts) -> int | None:
@@ -497,8 +533,24 @@ def _column(node: Node, slots: tuple[Slot, ...]) -> Column:
     return replace(node.target.column, slots=slots)
 
 
-def _consts(columns: Iterable[Column]) -> dict[str, Const]:
+def _label(node: Node, op: GraphOp) -> Label | None:
+    """What a lookup of strings by integers calls them."""
+    args = args_of(node)
+    if isinstance(op, LookupTableFind) and op.values.array.dtype == object and op.keys.array.dtype == np.int64:
+        default = op_of(args[1])
+        if isinstance(default, Constant):
+            return Label(op.keys, op.values, bytes(default.value.array.reshape(-1)[0]))
+    if isinstance(op, Gather) and not op.batch_dims and facts_of(args[2]).integer == 0:
+        texts = op_of(args[0])
+        if isinstance(texts, Constant) and texts.value.array.dtype == object and texts.value.array.ndim == 1:
+            return Label(Const(np.arange(len(texts.value.array))), texts.value)
+    return None
+
+
+def _consts(columns: Iterable[Column], outputs: Iterable[Output]) -> dict[str, Const]:
     found: dict[str, Const] = {}
+    for output in outputs:
+        found.update({c.digest: c for c in ([output.label.keys, output.label.values] if output.label else [])})
     for c in columns:
         for expr in (c.ids, *c.filters, *([c.weights] if c.weights is not None else [])):
             for e in walk(expr):

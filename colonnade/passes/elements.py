@@ -7,9 +7,15 @@ embedding bag pools by.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Container
+from dataclasses import dataclass, replace
+from types import UnionType
+
+import numpy as np
 
 from colonnade.core import dims, facts
+from colonnade.core.consts import Const
 from colonnade.core.dims import Dim
 from colonnade.core.examples import Feature
 from colonnade.core.expr import Apply, Expr, Field, fields_of, walk
@@ -21,7 +27,8 @@ from colonnade.ir.padded import PADDING, padded
 from colonnade.ops.add_position import AddPosition
 from colonnade.ops.at_least import AtLeast
 from colonnade.ops.at_most import AtMost
-from colonnade.ops.cast import BOUNDS, DTYPES
+from colonnade.ops.cast import BOUNDS, DTYPES, Cast
+from colonnade.ops.graph._on_host import OnHost
 from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.expand_dims import ExpandDims
@@ -45,13 +52,17 @@ from colonnade.ops.hash_bytes import HashBytes
 from colonnade.ops.join_hash import JoinHash
 from colonnade.ops.mod import Mod
 from colonnade.ops.not_equal import NotEqual
-from colonnade.ops.op import GraphOp, PositionOp
+from colonnade.ops.op import ElementFacts, GraphOp, PositionOp
+from colonnade.ops.or_else import OrElse
 from colonnade.ops.replace_outside import ReplaceOutside
 from colonnade.ops.seed_hash import SeedHash
 from colonnade.ops.split import Split
+from colonnade.ops.vocabulary import Vocabulary
 from colonnade.ops.wrap_negative import WrapNegative
 from colonnade.passes.base import Reject
+from colonnade.passes.host_strings import name_of, strings_of
 from colonnade.passes.indices import column_of
+from colonnade.passes.places import TAKING, Places, of_places, places_of
 from colonnade.passes.splat import splat, whole
 
 LEAST, MOST = -(2**63), 2**63 - 1
@@ -161,14 +172,17 @@ class _Outside:
 class Reader:
     """Reads nodes; remembers what it read."""
 
-    def __init__(self, names: Names | None = None, aligned: Aligned | None = None) -> None:
+    def __init__(self, names: Names | None = None, aligned: Aligned | None = None, taken: Container[str] = ()) -> None:
         self.fields: dict[str, Node] = {}
         self.chosen: dict[str, tuple[tuple[str, ...], int]] = {}
         """Names of fields of choices -> the fields that are chosen among, and which of them it is."""
         self.roots: dict[str, Dense | Lists] = {}
         """Fields that are chosen among -> how their elements lie in rows."""
+        self.places: dict[str, Places] = {}
+        self.made: dict[str, Expr] = {}
         self._names = names or {}
         self._aligned = aligned
+        self._taken = taken
         self._read: dict[Node, Elements | Reject] = {}
 
     def elements(self, node: Node) -> Elements | Reject:
@@ -191,19 +205,24 @@ class Reader:
             return self._tokens(base, op)
         if isinstance(op, SparseCross) and output == 1:
             return self._crossed(base, op)
-        if isinstance(op, Reshape | ExpandDims | Squeeze):
-            return self._reshaped(base)
-        if isinstance(op, StridedSlice):
-            return self._sliced(base)
-        if isinstance(op, Gather):
-            return self._retained(base)
-        if isinstance(op, GatherNd):
-            return self._gathered(base)
-        if isinstance(op, Select):
-            return self._selected(base)
-        if isinstance(op, Add):
-            return self._added(base)
-        return self._applied(base)
+        if isinstance(op, OnHost):
+            return self._made(node)
+        if isinstance(op, TAKING) and (places := places_of(node)) is not None:
+            return self._placed(places)
+        return self._of_tensors(base)
+
+    def _of_tensors(self, node: Node) -> Elements | Reject:
+        """By the op, of those whose operands are tensors of elements."""
+        kinds: tuple[tuple[type | UnionType, Callable[[Node], Elements | Reject]], ...] = (
+            (Reshape | ExpandDims | Squeeze, self._reshaped),
+            (StridedSlice, self._sliced),
+            (Gather, self._retained),
+            (GatherNd, self._gathered),
+            (Select, self._selected),
+            (Add, self._added),
+        )
+        read = next((read for kind, read in kinds if isinstance(node.target, kind)), self._applied)
+        return read(node)
 
     def _decoded(self, parse: Node, op: ParseExample, output: int, node: Node) -> Elements | Reject:
         feature, what = op.place(output)
@@ -270,6 +289,46 @@ class Reader:
         if first is None or steps is None or any(s != 1 for s in steps) or size is None or size != facts_of(node).size:
             return Reject("ids are cut out of a tensor by a slice that does not provably keep all of it in order")
         return self.elements(x)
+
+    def _made(self, node: Node) -> Elements | Reject:
+        """Strings that the host makes of inputs."""
+        expr = strings_of(node, _key)
+        if isinstance(expr, Reject):
+            return expr
+        base = name_of(expr)
+        name = next(
+            n for k in itertools.count(1) if self.made.get(n := base if k == 1 else f"{base}#{k}", expr) is expr
+        )
+        if name in self._taken:
+            return Reject(f"an input has the name {name!r} of strings that are made of others")
+        read = _field(name, node)
+        if isinstance(read, Reject) or not isinstance(read.domain, Dense):
+            return read if isinstance(read, Reject) else Reject("strings of open width are made of others")
+        self.fields[name], self.made[name] = node, expr
+        return read
+
+    def _placed(self, places: Places) -> Elements | Reject:
+        """Some places of each row: what the matrix is made of, over the same places of its fields."""
+        read = self.elements(places.matrix)
+        if isinstance(read, Reject):
+            return read
+        shape, domain = facts_of(places.matrix).shape, read.domain
+        if shape is not None and (places.start, places.stop) == (0, shape[1]):
+            return read
+        fields = {name: self.fields[name] for name in fields_of(read.expr)}
+        if not isinstance(domain, Dense) or (domain.rows, domain.width) != shape:
+            return Reject("places are taken of rows that are not all places of a matrix")
+        if any(facts_of(node).shape != shape or not isinstance(node.target, Placeholder) for node in fields.values()):
+            return Reject("places are taken of what is made of other inputs than matrices of that shape")
+        expr = of_places(read.expr, places)
+        if expr is None:
+            return Reject("places are taken of ids that depend on their places")
+        made_names = [places.field(name) for name in fields]
+        if taken := [name for name in made_names if name in self._taken]:
+            return Reject(f"an input has the name {taken[0]!r} of places of another")
+        for made, node in zip(made_names, fields.values(), strict=True):
+            self.fields[made], self.places[made] = node, replace(places, matrix=node)
+        return Elements(expr, Dense(domain.rows, places.stop - places.start))
 
     def _applied(self, node: Node) -> Elements | Reject:
         op = op_of(node)
@@ -388,8 +447,10 @@ class Reader:
         return (Apply(Greater(float(bound), op.flush_denormals), read.expr),), read.domain
 
     def _selected(self, node: Node) -> Elements | Reject:
-        """`select(x outside an interval, default, x)`, or `select(x inside an interval, x, default)`."""
+        """`select(x outside an interval, default, x)` or `select(x inside it, x, default)`, or one value set apart."""
         cond, default, x = args_of(node)
+        if isinstance(compare := op_of(cond), Compare) and compare.kind in ("eq", "ne"):
+            return self._set_apart(node, compare.kind)
         negated = whole(default) is None and whole(x) is not None
         if negated:
             default, x = x, default
@@ -408,6 +469,46 @@ class Reader:
             return Reject("a select puts something else than one integer in the place of ids")
         return Elements(Apply(ReplaceOutside(outside.lo, outside.hi, value), read.expr), read.domain)
 
+    def _set_apart(self, node: Node, kind: str) -> Elements | Reject:
+        """`select(x == key, value, ids + added)`, the ids of the same elements as x."""
+        cond, yes, no = args_of(node)
+        x, marker = args_of(cond)
+        hit, ids = (yes, no) if kind == "eq" else (no, yes)
+        key, value = whole(marker), whole(hit)
+        shape = facts_of(node).shape
+        if ids is x and key == -1 and shape is not None and facts_of(hit).shape == facts_of(x).shape == shape:
+            read = self.elements(x)
+            return read if isinstance(read, Reject) else self._or_else(read, hit)
+        if key is None or not isinstance(value, int) or value < 0 or facts_of(ids).dtype != "int64":
+            return Reject("a select on equality sets no value apart")
+        if shape is None or any(facts_of(n).shape != shape for n in (x, ids)):
+            return Reject("the operands of a select are broadcast")
+        keyed = self.elements(x)
+        if isinstance(keyed, Reject):
+            return keyed
+        keys, values = np.array([key], object if isinstance(key, bytes) else np.int64), np.array([value])
+        looked_up = keyed.expr if facts_of(x).dtype in ("string", "int64") else Apply(Cast("int64"), keyed.expr)
+        apart = Apply(Vocabulary(Const(keys), Const(values), -1), looked_up)
+        return self._or_else(Elements(apart, keyed.domain), ids)
+
+    def _or_else(self, first: Elements, other: Node) -> Elements | Reject:
+        """What is not -1, else the other ids, `ids + added`, of the same elements."""
+        ids, added = other, 0
+        if isinstance(other.target, Add) and isinstance(moved := whole(args_of(other)[1]), int):
+            ids, added = args_of(other)[0], moved
+        read = self.elements(ids)
+        if isinstance(read, Reject):
+            return read
+        if read.domain != first.domain or facts_of(ids).shape != facts_of(other).shape or _joins(read.expr):
+            return Reject("a value is set apart of what is not proven to be the same elements of one field")
+        known, others = self._element_facts(first.expr), self._element_facts(read.expr)
+        if (known.dtype, others.dtype, known.lo) != ("int64", "int64", -1) or not _sum_fits(others, added):
+            return Reject("a value is set apart of ids that may be negative, or whose sum may not fit int64")
+        return Elements(Apply(OrElse(added), first.expr, read.expr), read.domain)
+
+    def _element_facts(self, expr: Expr) -> ElementFacts:
+        return element_facts(expr, {name: facts_of(field).dtype for name, field in self.fields.items()})
+
     def _wrapped(self, node: Node, read: Elements, outside: _Outside) -> Elements | Reject:
         """`select(x < 0, x + size, x)`: a negative id counts from the end."""
         _, moved, x = args_of(node)
@@ -416,7 +517,7 @@ class Reader:
         most = BOUNDS.get(facts_of(x).dtype, (0, -1))[1]
         if not isinstance(size, int) or (outside.lo, outside.hi) != (0, MOST) or not 0 <= size <= most:
             return Reject("a select puts something else than a default or ids from the end in the place of ids")
-        known = element_facts(read.expr, {name: facts_of(field).dtype for name, field in self.fields.items()})
+        known = self._element_facts(read.expr)
         proven = known.lo is not None and known.lo >= 0
         return read if proven else Elements(Apply(WrapNegative(size), read.expr), read.domain)
 
@@ -438,6 +539,8 @@ class Reader:
             for expr, x in zip(exprs, [*(values for _, values, _ in sparse), *dense], strict=True)
         ]
         first, *others = words
+        if any(map(_joins, others)):
+            return Reject("a cross combines what is made of several features itself")
         expr: Expr = Apply(SeedHash(op.hash_key), first)
         for word in others:
             expr = Apply(JoinHash(), expr, word)
@@ -627,6 +730,17 @@ class Reader:
         return Kept(domain, masks[0])
 
 
+def _sum_fits(known: ElementFacts, added: int) -> bool:
+    """Whether a sum fits int64."""
+    lo, hi = LEAST if known.lo is None else known.lo, MOST if known.hi is None else known.hi
+    return lo + added >= LEAST and hi + added <= MOST
+
+
+def _joins(expr: Expr) -> bool:
+    """Whether it has an op of several operands, or of places in rows."""
+    return any(isinstance(e, Apply) and (e.op.arity > 1 or isinstance(e.op, PositionOp)) for e in walk(expr))
+
+
 def _lists(parse: Node, feature: Feature) -> Domain | Reject:
     rows = facts_of(args_of(parse)[0]).shape
     return Lists(rows[0], parse, feature) if rows else Reject("the number of Examples is not known")
@@ -646,6 +760,12 @@ def _renamed(expr: Expr, name: str) -> Expr:
 
 def _by_place(expr: Expr) -> bool:
     return any(isinstance(e, Apply) and isinstance(e.op, PositionOp) for e in walk(expr))
+
+
+def _key(node: Node) -> str:
+    op = op_of(node)
+    assert isinstance(op, Placeholder)
+    return op.key
 
 
 def _field(name: str, node: Node) -> Elements | Reject:

@@ -46,13 +46,13 @@ class ExtractColumns(Pass):
     def run(self, editor: Editor) -> int:
         """Try every lookup."""
         decoded = decoded_names(editor.graph)
-        plain = Reader(decoded)
         dtypes = {key: facts_of(i).dtype for key, i in editor.graph.inputs.items()}
         dtypes |= {name: feature.dtype for (_, feature), name in decoded.items()}
         taken = frozenset(dtypes)
         dtypes |= {
             found.name: facts_of(node).dtype for node in editor.graph.nodes() if (found := padded(node, decoded))
         }
+        plain = Reader(decoded, taken=dtypes)
         names: dict[str, int] = {}
         changed = 0
         for node in list(editor.graph.nodes()):
@@ -60,7 +60,7 @@ class ExtractColumns(Pass):
             if table is None:
                 continue
             weighted = isinstance(node.target, WeightedBag)
-            reader = Reader(decoded, _aligned(node)) if weighted else plain
+            reader = Reader(decoded, _aligned(node), dtypes) if weighted else plain
             column = _column(reader, node, table, dtypes, taken)
             if isinstance(column, Reject):
                 editor.record(node, False, column.reason)
@@ -102,7 +102,7 @@ def _value(editor: Editor, column: Column, table: Node, reader: Reader, ids: Nod
     places: list[Node] = []
     if isinstance(root, Lists):
         places = [editor.item(root.source, k) for k in _places(root)]
-    nodes = _field_nodes(reader, column)
+    nodes = [reader.places[f].node(editor) if f in reader.places else x for f, x in _named(reader, column)]
     if isinstance(root, Chosen):
         made = _choices(editor, root, reader)
         *_, last = [editor.item(made, k) for k in range(len(root.among) + 2)]
@@ -135,8 +135,13 @@ def _known(reader: Reader, ids: Node) -> Elements:
 
 
 def _field_nodes(reader: Reader, column: Column) -> list[Node]:
-    """What a column's fields are, or are the elements of."""
-    return [reader.fields[name if name in reader.fields else source_name(name)] for name in fields_read(column)]
+    """What a column's fields are, or are made of."""
+    return [node for _, node in _named(reader, column)]
+
+
+def _named(reader: Reader, column: Column) -> list[tuple[str, Node]]:
+    names = fields_read(column)
+    return [(name, reader.fields[name if name in reader.fields else source_name(name)]) for name in names]
 
 
 def _places(root: Lists) -> tuple[int, int]:
@@ -230,6 +235,7 @@ def _column(
     else:
         pooling, default_row = "none" if isinstance(read.domain, Dense) and read.domain.width > 1 else "sum", None
         reason = _unpooled(node, read, {d for f in fields_of(read.expr) for d in _known_dims(reader.fields[f])})
+    dtypes = {**dtypes, **{name: facts_of(node).dtype for name, node in reader.fields.items()}}
     if reason is None and isinstance(_root(read), Open):
         reason = taken_reason(fields_of(read.expr), dtypes)
     reason = reason or _name_taken(reader, fields_of(read.expr), taken)

@@ -24,6 +24,7 @@ from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.graph.range import Range
 from colonnade.ops.graph.reshape import Reshape
+from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.shape import Shape
 from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.sparse_to_dense import SparseToDense
@@ -105,17 +106,37 @@ def _bincount(node: Node, editor: Editor) -> Rewritten | Reject | None:
     size = made_shape[1] if made_shape is not None and len(made_shape) == 2 else None
     if not isinstance(size, int) or not 1 <= size <= WIDEST:
         return Reject(f"{size} counts a row: an identity matrix of more than {WIDEST} rows is not made")
-    if not op.binary and facts_of(weights).size != 0:
-        return Reject("counts are weighted: a weight that is no number would mark every id")
     reason = _of_fields(ids, editor)
     if reason is not None:
         return Reject(reason)
+    if not op.binary and facts_of(weights).size != 0:
+        return _weighted_counts(ids, weights, size, editor)
     counts = bag(editor, "sum", editor.constant(identity(size)), ids, _outside_mask(editor, ids, None, size))
     shape = facts_of(ids).shape
     if op.binary and shape is not None and shape[1] != 1:
         counts = editor.add(Minimum(), counts, editor.constant(np.float32(1)))
     proof = f"each id below {size} adds its row of the identity matrix; a negative id has none and stays an error"
     return Rewritten(_as_dtype(counts, node, editor), proof)
+
+
+def _weighted_counts(ids: Node, weights: Node, size: int, editor: Editor) -> Rewritten | Reject:
+    """The sum of the weights of each id: every place marks its id, then a weight stands where a mark does.
+
+    Facts: marks times weights would not do, for a weight that is no number would be one of every id.
+    """
+    shape, known = facts_of(ids).shape, facts_of(ids)
+    if shape is None or len(shape) != 2 or facts_of(weights).shape != shape or facts_of(weights).dtype != "float32":
+        return Reject("the weights of counts are not a float32 each of [B, T] ids")
+    if known.hi is None or known.hi >= size:
+        last = editor.constant(np.array(size, dtype=known.dtype))
+        ids = editor.add(Select(), editor.add(Compare("ge"), ids, last), last, ids)
+    table = np.concatenate([identity(size), np.zeros((1, size), np.float32)])
+    marks = editor.add(Gather(), editor.constant(table), ids, editor.constant(np.array(0, np.int32)))
+    zero, two = editor.constant(np.float32(0)), editor.constant(np.array(2, np.int32))
+    factors = editor.add(ExpandDims(), weights, two)
+    parts = editor.add(Select(), editor.add(Compare("gt"), marks, zero), factors, zero)
+    made = editor.add(Sum(), parts, editor.constant(np.array([1], np.int32)))
+    return Rewritten(made, f"each id below {size} adds its weight at its place; a negative id stays an error")
 
 
 def _of_fields(ids: Node, editor: Editor) -> str | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from colonnade.passes.base import Pass
 from colonnade.passes.bucket_bounds import BucketBounds
+from colonnade.passes.check_unknown import CheckUnknown
 from colonnade.passes.clip_tables import ClipTables
 from colonnade.passes.drop_empty_selects import DropEmptySelects
 from colonnade.passes.drop_filling import DropFilling
@@ -14,6 +15,7 @@ from colonnade.passes.drop_sparse_reshapes import DropSparseReshapes
 from colonnade.passes.extract_columns import ExtractColumns
 from colonnade.passes.fill_places import FillPlaces
 from colonnade.passes.flatten_concats import FlattenConcats
+from colonnade.passes.fold_constants import FoldConstants
 from colonnade.passes.fold_shapes import FoldShapes
 from colonnade.passes.hash_decimals import HashDecimals
 from colonnade.passes.merge_empty_rows import MergeEmptyRows
@@ -61,8 +63,10 @@ COLUMNS: tuple[Pass, ...] = (
     PoolPlaces(),  # after vocabularies and selects, which leave ids that can be read
     OneHots(),  # after guards and hashes, which prove ids; before the last cleaning, which drops reshapes behind it
     DropIdentities(),  # again: reshapes between pooling and concat, arithmetic on indices that is now bare
+    FoldConstants(),  # beside fold-shapes, which does it to integers
     FoldShapes(),  # last of the cleaning: only shape operands that something still reads become constants
     ExtractColumns(),  # when nothing stands between lookups and inputs but column ops
+    CheckUnknown(),  # after extraction: it looks for columns that check what is asserted
     FlattenConcats(),  # after extraction: columns then write straight into the outermost concat
 )
 

@@ -122,7 +122,7 @@ def allowed_of_column(
     """
     if column.table is None or column.pooling in ("none", "max"):
         return np.zeros((rows, 1))
-    if any(program.input(name).of is not None and not program.input(name).among for name in fields_read(column)):
+    if any(program.input(name).is_elements for name in fields_read(column)):
         return np.zeros((1, 1))  # a row is one element
     found = elements_read(column, program, feed, rows)
     counts_B = torch.bincount(found.rows, minlength=rows).numpy()

@@ -145,6 +145,37 @@ def hashed_small_numbers_but_one(keras: Any, x: Any) -> Any:
     return flat(keras, keras.layers.Hashing(11, mask_value=-1)(x), 11)
 
 
+@kind({"x": WORDS})
+def salted(keras: Any, x: Any) -> Any:
+    return flat(keras, keras.layers.Hashing(11, salt=133)(x), 11)
+
+
+@kind({"x": WORDS})
+def salted_but_empty(keras: Any, x: Any) -> Any:
+    return flat(keras, keras.layers.Hashing(11, salt=[0, 2**63 - 1], mask_value="")(x), 11)
+
+
+@kind({"x": NUMBERS})
+def salted_numbers(keras: Any, x: Any) -> Any:
+    return flat(keras, keras.layers.Hashing(1000, salt=(133, 137))(x), 1000)
+
+
+@kind({"x": SMALL})
+def salted_small_numbers_but_one(keras: Any, x: Any) -> Any:
+    return flat(keras, keras.layers.Hashing(11, salt=7, mask_value=-1)(x), 11)
+
+
+@kind({"x": WORDS})
+def words_with_salted_buckets(keras: Any, x: Any) -> Any:
+    layer = keras.layers.StringLookup(vocabulary=KNOWN, num_oov_indices=4, salt=[3, -4], mask_token="")
+    return flat(keras, layer(x), 10)
+
+
+@kind({"x": WORDS})
+def salted_into_one_but_empty(keras: Any, x: Any) -> Any:
+    return flat(keras, keras.layers.Hashing(2, salt=7, mask_value="")(x), 2)
+
+
 # -- vocabularies ------------------------------------------------------------------------------------------------------
 KNOWN = ["yy", "x", "w" * 64, "é", "y" * 70]
 
@@ -198,6 +229,44 @@ def small_numbers_but_one(keras: Any, x: Any) -> Any:
     return flat(keras, keras.layers.IntegerLookup(vocabulary=[7, -3], mask_token=0)(x), 4)
 
 
+# -- vocabularies that refuse what they lack: an id outside ------------------------------------------------------------
+INSIDE = texts("x", "yy", "w" * 64, "é")
+OUTSIDE = texts("x", "nothing")
+
+
+@kind({"x": INSIDE}, {"x": OUTSIDE})
+def known_words(keras: Any, x: Any) -> Any:
+    return flat(keras, keras.layers.StringLookup(vocabulary=KNOWN, num_oov_indices=0)(x), 5)
+
+
+@kind({"x": texts("x", "", "yy", "")}, {"x": OUTSIDE})
+def known_words_but_empty(keras: Any, x: Any) -> Any:
+    return flat(keras, keras.layers.StringLookup(vocabulary=KNOWN, num_oov_indices=0, mask_token="")(x), 6)
+
+
+@kind({"x": ints(7, -3, 2**63 - 1)}, {"x": ints(7, 8)})
+def known_numbers(keras: Any, x: Any) -> Any:
+    return flat(keras, keras.layers.IntegerLookup(vocabulary=[7, -3, 2**63 - 1], num_oov_indices=0)(x), 3)
+
+
+@kind({"x": INSIDE}, {"x": OUTSIDE})
+def marked_known_word(keras: Any, x: Any) -> Any:
+    layer = keras.layers.StringLookup(vocabulary=KNOWN, num_oov_indices=0, output_mode="one_hot")
+    return as_floats(keras, layer(x))
+
+
+@kind({"x": INSIDE.reshape(2, 2)}, {"x": OUTSIDE.reshape(1, 2)}, dense=1)
+def marked_known_words(keras: Any, x: Any) -> Any:
+    layer = keras.layers.StringLookup(vocabulary=KNOWN, num_oov_indices=0, output_mode="multi_hot")
+    return as_floats(keras, layer(x))
+
+
+@kind({"x": INSIDE}, {"x": OUTSIDE}, columns=2)
+def known_words_twice(keras: Any, x: Any) -> Any:
+    ids = keras.layers.StringLookup(vocabulary=KNOWN, num_oov_indices=0)(x)
+    return joined(keras, flat(keras, ids, 5), flat(keras, ids, 5, 2))
+
+
 # -- buckets -----------------------------------------------------------------------------------------------------------
 BOUNDARIES = [0.0, 10.0, 100.0]
 VALUES = floats(-1, 0, -0.0, 10, NAN, INF, -INF, 1e-45, -1e-45, 9.9999, 100)
@@ -242,6 +311,14 @@ def marked_ids_of_several(keras: Any, x: Any) -> Any:
 @kind({"x": SEVERAL_IDS}, {"x": REFUSED_IDS})
 def counted_ids(keras: Any, x: Any) -> Any:
     return keras.layers.CategoryEncoding(7, output_mode="count")(x)
+
+
+WEIGHTS = floats((1, -2, 0.5, 3), (NAN, 1, 2, INF), (0.25, 1e-3, -0.0, 7), (3e38, 3e38, 1, 1))
+
+
+@kind({"x": SEVERAL_IDS, "z": WEIGHTS}, {"x": REFUSED_IDS[:1], "z": WEIGHTS[:1]}, dense=5, exact=False)
+def weighted_counts(keras: Any, x: Any, z: Any) -> Any:
+    return keras.layers.CategoryEncoding(7, output_mode="count")(x, count_weights=z)
 
 
 def as_floats(keras: Any, x: Any) -> Any:
@@ -343,6 +420,42 @@ def average_but_padding(keras: Any, x: Any) -> Any:
 @kind({"x": PADDED.astype(np.int32)}, columns=2, dense=1, exact=False)
 def average_of_narrow_but_padding(keras: Any, x: Any) -> Any:
     return keras.layers.GlobalAveragePooling1D()(embedded(keras, x, 10, mask_zero=True))
+
+
+# -- places of one matrix ----------------------------------------------------------------------------------------------
+MATRIX = np.stack([NUMBERS[:, 0], np.arange(len(NUMBERS)) % 7, np.resize([7, -3, 0, 2**63 - 1], len(NUMBERS))], axis=1)
+
+
+def joined(keras: Any, *parts: Any) -> Any:
+    return keras.layers.Concatenate()(parts)
+
+
+@kind({"x": MATRIX}, {"x": ints((0, 1, 0), (0, 10, 0))}, columns=4)
+def places_of_numbers(keras: Any, x: Any) -> Any:
+    hashed = flat(keras, keras.layers.Hashing(11)(x[:, 0:1]), 11)
+    known = embedded(keras, keras.layers.IntegerLookup(vocabulary=[7, -3, 2**63 - 1])(x[:, 2]), 4)
+    return joined(keras, hashed, embedded(keras, x[:, 1], 10), known, flat(keras, keras.layers.Hashing(9)(x[:, 1:]), 9))
+
+
+@kind({"x": np.stack([VALUES[:, 0], np.roll(VALUES[:, 0], 1), np.roll(VALUES[:, 0], 5)], axis=1)}, columns=3)
+def places_of_floats(keras: Any, x: Any) -> Any:
+    parts = keras.ops.split(x, 3, axis=1)
+    return joined(keras, *(flat(keras, keras.layers.Discretization(BOUNDARIES)(part), 4) for part in parts))
+
+
+@kind({"x": SEVERAL}, columns=4)
+def places_of_words(keras: Any, x: Any) -> Any:
+    words = embedded(keras, keras.layers.StringLookup(vocabulary=KNOWN, mask_token="")(x[:, 0]), 7)
+    several = flat(keras, keras.layers.Hashing(11, mask_value="")(x[:, 1:3]), 11)
+    marked = as_floats(keras, keras.layers.StringLookup(vocabulary=KNOWN, output_mode="one_hot")(x[:, 3:]))
+    return joined(keras, words, several, marked, flat(keras, keras.layers.Hashing(5)(x), 5))
+
+
+@kind({"x": MATRIX.astype(np.float32)}, columns=2, dense=3, exact=False)
+def a_place_and_all_of_them(keras: Any, x: Any) -> Any:
+    """The dense rest reads the matrix as well."""
+    buckets = [flat(keras, keras.layers.Discretization(BOUNDARIES)(x[:, k : k + 1]), 4) for k in (1, 2)]
+    return joined(keras, *buckets, keras.layers.Rescaling(0.5)(x))
 
 
 # -- the models --------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colonnade.errors import ImportFailure, ShapeError, UnsupportedOps
+from colonnade.errors import IdRangeError, ImportFailure, ShapeError
 from colonnade.testing.oracle import OracleError, TensorFlowModel
 from colonnade.testing.tensorflow import tensorflow
 from tests.oracle.tf_models import TARGETS, compiled
@@ -106,12 +106,15 @@ def test_a_vocabulary_file_with_an_empty_line_is_refused(tmp_path: Path, content
 
 
 def test_a_check_of_unknown_words_is_not_dropped(tmp_path: Path) -> None:
-    """Without a place for unknown words Keras raises: a model with that check is refused, never answered without."""
+    """Without a place for unknown words Keras raises: here such a word is an id outside the table."""
     path = exported(tmp_path / "model", "string", {"none": looked_up(["a", "b"], num_oov_indices=0)})
     with TensorFlowModel(path) as oracle, pytest.raises(OracleError):
         oracle.run({"x": texts("b", "zz").reshape(-1, 1)})
-    with pytest.raises(UnsupportedOps):
-        compiled(path, "cpu")
+    for target in TARGETS:
+        executable = compiled(path, target)
+        assert executable({"x": texts("b", "a").reshape(-1, 1)})["none"].tolist() == [[1.0], [0.0]]
+        with pytest.raises(IdRangeError):
+            executable({"x": texts("b", "zz").reshape(-1, 1)})
 
 
 # -- buckets -----------------------------------------------------------------------------------------------------------

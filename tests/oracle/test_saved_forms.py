@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import colonnade
+from colonnade.cli.app import app
 from colonnade.compiler import refresh
 from colonnade.errors import ArtifactError, ImportFailure
 from colonnade.testing.oracle import TensorFlowModel
@@ -115,3 +117,54 @@ def test_a_signature_whose_keys_are_swapped_is_another_graph(tmp_path: Path) -> 
     with pytest.raises(ArtifactError, match="not the one"):
         refresh(tmp_path / "b", tmp_path / "old", tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def known_numbers(tf: Any) -> Any:
+    """A table from int64 to int64, rows of a variable, and a slot of an optimizer."""
+
+    class Model(tf.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            keys = tf.lookup.KeyValueTensorInitializer(
+                tf.constant([70, -3, 2**40], tf.int64), tf.constant([2, 0, 3], tf.int64)
+            )
+            self.known = tf.lookup.StaticHashTable(keys, 1)
+            self.rows = tf.Variable(tf.random.stateless_normal((4, 3), (1, 2)))
+            self.moment = tf.Variable(tf.zeros((4, 3)))
+
+        @tf.function(input_signature=[tf.TensorSpec((None,), tf.int64, name="x")])
+        def serve(self, x: Any) -> Any:
+            return {"out": tf.gather(self.rows, self.known.lookup(x))}
+
+    return Model()
+
+
+def with_slots(path: Path) -> None:
+    """The object graph says that an object which has none has a slot variable."""
+    from tensorflow.core.protobuf.saved_model_pb2 import SavedModel
+
+    file = path / "saved_model.pb"
+    made = SavedModel.FromString(file.read_bytes())
+    nodes = made.meta_graphs[0].object_graph_def.nodes
+    variables = [k for k, node in enumerate(nodes) if node.WhichOneof("kind") == "variable"]
+    slot = nodes[0].slot_variables.add()
+    slot.original_variable_node_id, slot.slot_name, slot.slot_variable_node_id = variables[0], "m", variables[1]
+    file.write_bytes(made.SerializeToString())
+
+
+def test_an_object_graph_that_tensorflow_refuses(tmp_path: Path) -> None:
+    """What is read is the graph and the values of its variables: slots of optimizers are neither."""
+    tf = tensorflow()
+    made, path = known_numbers(tf), tmp_path / "model"
+    tf.saved_model.save(made, str(path), signatures=made.serve)
+    feed = {"x": np.array([70, -3, 1, 2**40, -3])}
+    want = made.serve(tf.constant(feed["x"]))["out"].numpy()
+    with_slots(path)
+    with pytest.raises(AttributeError, match="add_slot"):
+        tf.saved_model.load(str(path))
+    for target in ("reference", "cpu"):
+        executable = colonnade.compile(path, target=target)
+        assert len(executable.program.columns) == 1 and np.array_equal(executable(feed)["out"], want)
+    executable.save(tmp_path / "artifact")
+    result = CliRunner().invoke(app, ["verify", str(tmp_path / "artifact"), "--against", str(path), "--rows", "40"])
+    assert result.exit_code == 0, result.output

@@ -34,6 +34,11 @@ def _shared(keras: Any, x: dict[str, Any]) -> Any:
     return keras.layers.Concatenate()([keras.layers.Flatten()(table(x[key])) for key in "xy"])
 
 
+def _places(keras: Any, x: dict[str, Any]) -> Any:
+    hashed = _embedded(keras, keras.layers.Hashing(10)(x["x"][:, 1:]))
+    return keras.layers.Concatenate()([keras.layers.Embedding(10, 3)(x["x"][:, 0]), hashed])
+
+
 def _lookup(keras: Any, x: dict[str, Any], **options: Any) -> Any:
     return _embedded(keras, keras.layers.StringLookup(**options)(x["x"]))
 
@@ -55,6 +60,19 @@ LAYERS: dict[str, Layers] = {
         lambda keras, x: _lookup(keras, x, vocabulary=["a", "yy"], num_oov_indices=3),
     ),
     "vocabulary file": Layers((words(),), lambda keras, x: _lookup(keras, x, vocabulary=str(FILE))),
+    "hash with a salt": Layers(
+        (words(),),
+        lambda keras, x: _embedded(keras, keras.layers.Hashing(10, salt=[3, 5], mask_value="")(x["x"])),
+    ),
+    "vocabulary list, no others": Layers(
+        (Given("x", "string", 1, (b"a", b"yy")),),
+        lambda keras, x: _lookup(keras, x, vocabulary=["a", "yy"], num_oov_indices=0),
+    ),
+    "places of one matrix": Layers((SEVERAL,), _places),
+    "counts with weights": Layers(
+        (SEVERAL, floats(3, "y")),
+        lambda keras, x: keras.layers.CategoryEncoding(10, output_mode="count")(x["x"], count_weights=x["y"]),
+    ),
     "shared": Layers((ids(1, "x", range(10)), ids(1, "y", range(10))), _shared),
     "indicator": Layers(
         (SEVERAL,),

@@ -112,6 +112,14 @@ PLAIN: dict[str, Plain] = {
     "bucketized, one-hot": Plain((floats(),), _one_hot),
     "hash of strings": Plain((words(),), _hashed),
     "hash of integers": Plain((ids(),), _hashed_integers),
+    "hash with a salt": Plain(
+        (words(),),
+        lambda tf, x, name: _row(tf, name, tf.strings.to_hash_bucket_strong(x["x"], 10, [3, 5])),
+    ),
+    "places of one matrix": Plain(
+        (SEVERAL,),
+        lambda tf, x, name: _row(tf, name, tf.strings.to_hash_bucket_fast(tf.strings.as_string(x["x"][:, 1]), 10)),
+    ),
     "identity": Plain((KNOWN,), _identity),
     "identity with a default": Plain((ids(),), _identity_default),
     "vocabulary list": Plain((Given("x", "string", 1, (b"a", b"yy")),), _vocabulary),
