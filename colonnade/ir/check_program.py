@@ -46,6 +46,9 @@ def broken(program: Program) -> Iterator[tuple[str, str]]:
     yield from _agreements(program)
     yield from _pads(program)
     yield from _buffers(program)
+    for output in program.outputs:
+        if output.label is not None and (problem := output.label.problem()):
+            yield f"output {output.name!r}", f"its labels have {problem}"
     yield from _Columns(program).broken()
     yield from _references(program)
 
