@@ -234,6 +234,7 @@ CALLS: dict[str, Call] = {
     "squeeze": lambda r, op, a: r.Squeeze(input=a[0], axis=list(op.dims)),
     "strided_slice": strided_slice,
     "string_split": lambda r, op, a: r.StringSplitV2(input=a[0], sep=op.separator),
+    "bitcast": lambda r, op, a: r.Bitcast(input=a[0], type=op.to),
     "string_lower": lambda r, op, a: r.StringLower(input=a[0]),
     "string_upper": lambda r, op, a: r.StringUpper(input=a[0]),
     "string_strip": lambda r, op, a: r.StringStrip(input=a[0]),

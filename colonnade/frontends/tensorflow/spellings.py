@@ -23,6 +23,7 @@ from colonnade.ops.graph.atan2 import Atan2
 from colonnade.ops.graph.atanh import Atanh
 from colonnade.ops.graph.batch_mat_mul import BatchMatMul
 from colonnade.ops.graph.bias_add import BiasAdd
+from colonnade.ops.graph.bitcast import Bitcast
 from colonnade.ops.graph.broadcast_to import BroadcastTo
 from colonnade.ops.graph.bucketize import Bucketize
 from colonnade.ops.graph.cast import Cast
@@ -253,6 +254,7 @@ SPELLINGS: dict[str, Spelling] = {
     "BatchMatMulV2": _batch_mat_mul(),
     "BatchMatMulV3": _batch_mat_mul(),
     "BiasAdd": _bias_add,
+    "Bitcast": lambda a: Bitcast(a["type"]),
     "BroadcastTo": lambda a: BroadcastTo(),
     "Bucketize": _bucketize,
     "Cast": lambda a: Cast(a["DstT"]),

@@ -738,6 +738,13 @@ def hash_bucket(w: World) -> Case:
     return op_of("string_to_hash_bucket", r.choice([1, 7, 10000, 2**63 - 1])), [w.fed(numbers(r, shape(r), "string"))]
 
 
+@maker("bitcast")
+def bitcast(w: World) -> Case:
+    r = w.random
+    dtype, to = r.choice([("float32", "int32"), ("int32", "float32"), ("float64", "int64"), ("int64", "float64")])
+    return op_of("bitcast", to), [w.any(numbers(r, shape(r), dtype))]
+
+
 @maker("string_lower", "string_upper", "string_strip")
 def strings_of_strings(w: World, name: str) -> Case:
     r = w.random
