@@ -115,7 +115,7 @@ def _elements(program: Program) -> Iterator[tuple[str, str]]:
             got, want = f"{item.dtype}{_shape(item)}", f"{source.dtype}[{prod(source.shape)}]"
             yield where, f"it is {got}, the elements of {item.of!r} are {want}"
         if item.offsets is not None:
-            yield where, "what is of another input has no offsets"
+            yield where, "single elements have no offsets"
         if item.name in read:
             yield where, f"only columns read elements, the dense rest reads {item.of!r}"
 

@@ -473,7 +473,7 @@ class Line:
         name, dtype = self._typed("an output's name")
         size = self.shape()
         self.want("=")
-        if self.ahead("%"):
+        if not self.ahead("decimal") and not self.ahead("label"):
             return Output(name, self.ref(), dtype, size)
         token = self.peek()
         label = None

@@ -184,7 +184,6 @@ def test_the_first_of_one_id_is_the_id(at: int) -> None:
 @pytest.mark.parametrize(
     ("op", "width", "parts"),
     [
-        (ONE, 2, ([0, 0], [0, 1], [1, 1])),
         (StridedSlice(begin_mask=3, end_mask=3), 1, ([0, 0], [0, 0], [-1, 1])),
         (StridedSlice(end_mask=3), 1, ([1, 0], [0, 0], [1, 1])),
     ],
@@ -221,7 +220,6 @@ def test_two_halves_of_a_condition_must_be_about_the_same_ids() -> None:
 @pytest.mark.parametrize(
     ("kind", "other", "default", "reason"),
     [
-        ("eq", np.array(-1, np.int64), np.array(2, np.int64), "compares by eq"),
         ("lt", np.array([0, 1, 0], np.int64), np.array(2, np.int64), "one integer"),
         ("lt", np.array(0, np.int64), np.array([2, 1, 0], np.int64), "something else than one integer"),
     ],
