@@ -284,13 +284,13 @@ def _buffers(program: Program) -> Iterator[tuple[str, str]]:
     for column in program.columns:
         for slot in column.slots:
             users.setdefault(slot.output, []).append((slot.offset, slot.offset + slot.width, column.name))
-    places = _places(program)
+    written = _written(program)
     for buffer in program.buffers:
-        for what in _buffer(buffer, sorted(users[buffer.name]), places[buffer.name]):
+        for what in _buffer(buffer, sorted(users[buffer.name]), written[buffer.name]):
             yield f"buffer {buffer.name!r}", what
 
 
-def _places(program: Program) -> dict[str, set[int]]:
+def _written(program: Program) -> dict[str, set[int]]:
     """Where in each buffer the dense rest writes values beside the columns' own."""
     found: dict[str, set[int]] = {b.name: set() for b in program.buffers}
     buffers = {name: name for name in found}
