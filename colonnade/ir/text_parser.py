@@ -259,7 +259,7 @@ class Line:
     # Lines
 
     def input(self) -> Input:
-        """`input NAME: DTYPE[SHAPE] [of NAME[START:STOP]] [choice K among (..)] [by OP(..)] [offsets NAME] [default C]`."""
+        """`input NAME: DTYPE[SHAPE] [of NAME[START:STOP]] [choice ..] [by OP(..)] [offsets NAME] [default C]`."""
         name, dtype = self._typed("an input's name")
         shape = self.shape()
         of = self.name("the name of the input whose elements they are") if self.skip("of") else None
