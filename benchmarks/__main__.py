@@ -8,12 +8,14 @@ from typing import Annotated
 
 import typer
 
-from benchmarks.case import run
+from benchmarks.case import Case, run
 from benchmarks.cases import CASES, DEFAULT
 from colonnade.cli.common import ERROR, MISMATCH, Progress, console, quiet_tensorflow, table, write_text
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.testing.bench import HEADERS, Measured, Refused, append, report, table_rows
 
+BATCHES = (1, 32, 256, 1024)
+"""Of a model that a caller names."""
 RESULTS = Path(__file__).resolve().parent / "results"
 
 
@@ -24,12 +26,15 @@ def main(
     ] = False,
     threads: Annotated[int, typer.Option("--threads", "-t", min=1, help="Threads of each side.")] = 2,
     runs: Annotated[int | None, typer.Option("--runs", min=1, help="Runs of each side.")] = None,
+    models: Annotated[
+        list[str] | None, typer.Option("--model", help="NAME=FOLDER: a SavedModel elsewhere, as one more case.")
+    ] = None,
     out_dir: Annotated[Path, typer.Option("--out-dir", help="Where rows and the report go.")] = RESULTS,
 ) -> None:
     """Time cases beside TensorFlow, each checked first; append a row a batch size to the results."""
     quiet_tensorflow()
     try:
-        _run(names, quick, threads, runs, out_dir)
+        _run(names, quick, threads, runs, out_dir, [_given(text) for text in models or ()])
     except ColonnadeError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         raise typer.Exit(ERROR) from None
@@ -38,12 +43,22 @@ def main(
         raise typer.Exit(130) from None
 
 
-def _run(names: list[str] | None, quick: bool, threads: int, runs: int | None, out_dir: Path) -> None:
+def _given(text: str) -> Case:
+    """The case of a SavedModel that a caller names."""
+    name, _, folder = text.partition("=")
+    if not name or not Path(folder, "saved_model.pb").is_file():
+        raise OptionError("no SavedModel there", got=text, want="NAME=FOLDER, with saved_model.pb in the folder")
+    return Case(name, name, BATCHES, path=Path(folder))
+
+
+def _run(
+    names: list[str] | None, quick: bool, threads: int, runs: int | None, out_dir: Path, given: list[Case]
+) -> None:
     unknown = [name for name in names or () if name not in CASES]
     if unknown:
         raise OptionError("no such case", got=", ".join(unknown), want=", ".join(CASES))
     usual = tuple(name for name, case in CASES.items() if case.quick) if quick else DEFAULT
-    chosen = [CASES[name] for name in names or usual]
+    chosen = [*given, *(CASES[name] for name in names or (() if given else usual))]
     measured: list[Measured] = []
     refused: list[Refused] = []
     with Progress(True) as say:

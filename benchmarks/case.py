@@ -18,7 +18,8 @@ Progress = Callable[[str], None]
 class Case:
     """A test model, timed whole and by its columns alone, for some batch sizes.
 
-    model: a name of `colonnade.testing.models`.   what: parts that are kept (`whole`, `columns`).
+    model: a name of `colonnade.testing.models`.   what: parts that are kept (`whole`, `columns`).   path: of a
+    SavedModel, in the place of a model by name.
     """
 
     name: str
@@ -27,11 +28,12 @@ class Case:
     what: tuple[str, ...] = ("whole", "columns")
     runs: int = 30
     quick: bool = False
+    path: Path | None = None
 
     def setup(self, threads: int, progress: Progress) -> Bench:
         """The model made (or taken from the cache), compiled, and loaded in TensorFlow."""
         progress(f"{self.name}: make {self.model}")
-        folder: Path = cached(self.model)
+        folder: Path = self.path or cached(self.model)
         executable = compiler.compile(folder, threads=threads, progress=progress)
         progress(f"{self.name}: load it in TensorFlow")
         oracle = TensorFlowSide(folder, executable.program, threads=threads, optimize=True)

@@ -142,7 +142,7 @@ class Executable:
         self._state = self._compiled(weights, golden)
         self._decimals = tuple(o.name for o in program.outputs if o.decimal)
         self._labels = tuple((o.name, o.label) for o in program.outputs if o.label is not None)
-        self._reader = FeedReader(program, self._layouts, self._state.runner.dense_inputs)
+        self._reader = FeedReader(program, self._layouts, self._state.runner.dense_inputs, threads)
 
     def __repr__(self) -> str:
         counts = f"{len(self._program.columns)} columns, {len(self._program.tables)} tables"

@@ -1,48 +1,297 @@
 """From serialized Examples in a request to the inputs that a program decodes of them.
 
-Legend: B Examples, N values of a feature in all of them together.
+Legend: B Examples, F features, T features that are noted (see the loops), N values of a feature in all Examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import ctypes
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import torch
+from numba import types
 
+from colonnade.backends import atomics, jobs, memory
 from colonnade.backends import example_loops as loops
-from colonnade.backends import memory
+from colonnade.backends.arena import ALIGNMENT, Room
 from colonnade.backends.code_cache import CodeCache, Results
+from colonnade.backends.example_plan import Plan
+from colonnade.backends.feed_room import SMALL as SPARE
+from colonnade.backends.feed_room import SpareMemory
 from colonnade.backends.feed_values import Unfit, as_array, is_text, sound
-from colonnade.core import examples
-from colonnade.core.examples import COUNT, DTYPES, Feature, Trouble, refuse
+from colonnade.backends.memory import address_of
+from colonnade.backends.pool import POOL
+from colonnade.core.batch import Layout, Located, Packed
+from colonnade.core.examples import MOST, Feature, refuse, trouble
+from colonnade.core.objects import locate_strings, prepare
 from colonnade.core.strings import Strings
 from colonnade.errors import FeedError, ShapeError, listed
 from colonnade.ir.program import Decode, Program
+from colonnade.ops.op import torch_dtype
 
 Array = npt.NDArray[Any]
-KINDS = {"dense": 0, "ragged": 1, "padded": 2, "steps": 1}
-"""The loops' numbers for them."""
-NUMBERS = {"float32": np.uint32, "int64": np.int64}
-"""What the loops write for each dtype of numbers."""
+Value = TypeVar("Value")
+PARALLEL_BYTES = 1 << 16
+"""Bytes of Examples from which on helpers give more than they cost."""
+CHUNKS_A_THREAD = 4
+SMALL = 1 << 16
+"""Bytes up to which a request's memory is asked for anew; fresh pages cost more than a loan from there on."""
+_ITEM_BYTES = {"uint8": 1, "float32": 4, "int64": 8}
+_BLOCKS = (("float32", loops.FLOATS), ("int64", loops.INTEGERS), ("int64", loops.STRINGS), ("uint8", loops.DATA))
+_NOTHING = [(dtype, 0) for dtype, _ in _BLOCKS]
+NO_BYTES = np.empty(0, np.uint8)
+NO_STRINGS = np.zeros(1, np.int64)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Texts:
+    """Serialized Examples. places: [B, 2] address and size of each.   kept: what holds their memory."""
+
+    places: Array
+    num_bytes: int
+    kept: object
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def bytes_of(self, row: int) -> bytes:
+        """One of them."""
+        return ctypes.string_at(int(self.places[row, 0]), int(self.places[row, 1]))
+
+
+def _texts(value: object) -> _Texts:
+    """The Examples of a vector of strings. Errors: Unfit."""
+    if isinstance(value, pa.Array | pa.ChunkedArray):
+        sound(value)
+    if isinstance(value, pa.ChunkedArray):
+        value = value.combine_chunks()
+    if isinstance(value, pa.Array) and is_text(value.type) and not value.null_count:
+        return _of_strings(Strings.from_arrow(value))
+    if type(value) is not np.ndarray or value.ndim != 1 or value.dtype != object:
+        value = as_array(value, "string")
+        if value.ndim != 1:
+            raise Unfit(f"has the shape {list(value.shape)}, want one dimension")
+    kept = value.copy()  # a caller who writes to the array later takes no string away from under the loops
+    places = np.empty((len(kept), 2), np.int64)
+    size = locate_strings(kept, places)
+    if size >= 0:
+        return _Texts(places, size, kept)
+    try:
+        return _of_strings(Strings.from_objects(as_array(kept, "string")))
+    except ShapeError as error:
+        raise Unfit(error.got) from error
+
+
+def _of_strings(strings: Strings) -> _Texts:
+    places = np.empty((len(strings), 2), np.int64)
+    np.add(strings.offsets[:-1], strings.data.ctypes.data, out=places[:, 0])
+    np.subtract(strings.offsets[1:], strings.offsets[:-1], out=places[:, 1])
+    return _Texts(places, int(places[:, 1].sum()), strings)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Decoded:
+    """All features of a batch, in blocks. dense: of numbers whose place is known; the others: see the loops."""
+
+    plan: Plan
+    rows: int
+    dense: Sequence[Array]
+    floats: Array
+    integers: Array
+    ends: Array
+    data: Array
+    offsets: Array
+    totals: Array
+    addresses: Array
+
+    def value(self, f: int) -> Array | Strings:
+        """The values of a feature, flat."""
+        feature, t = self.plan.features[f], self.plan.noted[f]
+        if t < 0:
+            block, start = self.plan.dense[f]
+            return self.dense[block][self.rows * start : self.rows * (start + feature.size)]
+        first, num = int(self.totals[t, 0]), int(self.totals[t, 1])
+        if feature.dtype == "string":
+            return Strings(self.data, self.ends[first : first + num + 1])
+        return (self.floats if feature.dtype == "float32" else self.integers)[first : first + num]
+
+    def ends_of(self, f: int) -> Array:
+        """Where the values of each Example end, after a 0: of a ragged feature. Shapes: [B + 1]."""
+        found: Array = self.offsets[self.plan.ragged[f]]
+        return found
+
+
+class _Lazy(Mapping[str, Value]):
+    """Values that are made when they are asked for."""
+
+    def __init__(self, keys: Mapping[str, int], make: Callable[[int], Value]) -> None:
+        self._keys = keys
+        self._make = make
+
+    def __getitem__(self, key: str) -> Value:
+        return self._make(self._keys[key])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._keys)
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+
+class _Call:
+    """The words of one call at a time, and the memory that its chunks need; reused."""
+
+    def __init__(self, plan: Plan, code: Code, chunks: int) -> None:
+        words = loops.PLACES // 8 + len(plan.blocks)
+        self._raw = np.zeros(words + 8, np.int64)
+        skip = -self._raw.ctypes.data % 64 // 8
+        self.array = array = self._raw[skip : skip + words]
+        width = -(-plan.scratch_words // 8) * 8
+        self._scratch = np.empty(chunks * width, np.int64)
+        self._failed = np.zeros(chunks, np.int64)
+        array[loops.SCRATCH // 8] = self._scratch.ctypes.data
+        array[loops.SCRATCH_BYTES // 8] = 8 * width
+        array[loops.FAILED // 8] = self._failed.ctypes.data
+        for word, value in plan.words.items():
+            array[word // 8] = value
+        self.words = memoryview(array.data)
+        self.address = int(array.ctypes.data)
+        self._notes = np.empty(0, np.int64)
+
+    def notes(self, count: int) -> int:
+        """The address of so many words. Facts: they last as long as no more are asked for."""
+        if len(self._notes) < count:
+            self._notes = np.empty(count, np.int64)
+        return int(address_of(self._notes))
+
+
+class _Reader:
+    """Decodes the Examples of one key. Facts: any thread may use it at any time."""
+
+    def __init__(self, plan: Plan, code: Code, threads: int) -> None:
+        self.plan = plan
+        self._code = code
+        self._threads = threads
+        self._most_chunks = CHUNKS_A_THREAD * threads
+        self._calls = [_Call(plan, code, self._most_chunks)]
+        self._before, self._after = SpareMemory(("uint8",)), SpareMemory(("uint8",))
+
+    def read(self, texts: _Texts, key: str, given: Mapping[int, Array]) -> _Decoded:
+        """All features.   given: memory for blocks of the plan, by number, where it is to be another than ours.
+
+        Errors: FeedError that names each bad Example with its first bad feature.
+        """
+        try:
+            call = self._calls.pop()
+        except IndexError:
+            call = _Call(self.plan, self._code, self._most_chunks)
+        try:
+            return self._decoded(call, texts, key, given)
+        finally:
+            self._calls.append(call)
+
+    def _empty(self, sizes: Sequence[tuple[str, int]], spare: SpareMemory) -> list[Array]:
+        """Arrays of dtypes and lengths, in one piece of memory; their content is arbitrary.
+
+        spare: for pieces of about one size, as a lent one that is too small is given up.
+        """
+        ends, end = [], 0
+        for dtype, count in sizes:
+            ends.append((dtype, end, end := end + count * _ITEM_BYTES[dtype]))
+            end += -end % ALIGNMENT
+        block = np.empty(end, np.uint8) if end <= SMALL else spare.empty(max(end, SPARE + 1), np.uint8)
+        return [block[first:last].view(dtype) for dtype, first, last in ends]
+
+    def _decoded(self, call: _Call, texts: _Texts, key: str, given: Mapping[int, Array]) -> _Decoded:
+        words, plan, rows = call.words, self.plan, len(texts)
+        bad = np.empty(rows, np.uint8)
+        totals = np.empty((plan.num_noted, 4), np.int64)
+        addresses = np.empty(plan.num_located, np.int64)
+        sizes = [(dtype, 0 if k in given else rows * width) for k, (dtype, width, _) in enumerate(plan.blocks)]
+        *dense, offsets = self._empty([*sizes, ("int64", plan.num_ragged * (rows + 1))], self._before)
+        for k, block in given.items():
+            dense[k] = block
+        helpers = self._chunk(words, rows, texts.num_bytes)
+        words[loops.ROWS // 8] = rows
+        words[loops.TEXTS // 8] = address_of(texts.places)
+        words[loops.NOTES // 8] = call.notes(2 * rows * plan.num_noted)
+        words[loops.BAD // 8] = address_of(bad)
+        words[loops.TOTALS // 8] = address_of(totals)
+        words[loops.ADDRESSES // 8] = address_of(addresses)
+        words[loops.OFFSETS // 8] = address_of(offsets)
+        for k, block in enumerate(dense):
+            words[loops.PLACES // 8 + k] = address_of(block)
+        self._run(call, self._code.scan, helpers)
+        num_bad = self._code.lay_out(call.address)
+        if num_bad:
+            first = np.flatnonzero(bad)[:MOST].tolist()
+            troubles = [trouble(texts.bytes_of(row), plan.features, row) for row in first]
+            raise refuse(troubles, plan.features, f"input {key!r}", num_bad)
+        floats, integers, ends, data = self._empty(
+            [(dtype, words[word // 8]) for dtype, word in _BLOCKS] if plan.num_noted else _NOTHING, self._after
+        )
+        if plan.num_noted:
+            words[loops.FLOATS // 8] = address_of(floats)
+            words[loops.INTEGERS // 8] = address_of(integers)
+            words[loops.STRINGS // 8] = address_of(ends)
+            words[loops.DATA // 8] = address_of(data)
+            self._run(call, self._code.write, helpers)
+        offsets = offsets.reshape(plan.num_ragged, rows + 1)
+        return _Decoded(plan, rows, dense, floats, integers, ends, data, offsets, totals, addresses)
+
+    def _chunk(self, words: memoryview, rows: int, num_bytes: int) -> int:
+        """Cut the Examples into chunks; gives the number of helpers."""
+        chunks, helpers = 1, 0
+        if self._threads > 1 and num_bytes > PARALLEL_BYTES and rows > 1:
+            helpers = POOL.helpers(self._threads - 1, self._code.helper)
+            chunks = min(rows, self._most_chunks)
+        words[loops.CHUNKS // 8] = chunks
+        words[loops.CHUNK_ROWS // 8] = -(-rows // chunks)
+        return helpers
+
+    def _run(self, call: _Call, worker: int, helpers: int) -> None:
+        call.words[loops.NEXT // 8] = 0
+        call.words[jobs.WORK // 8] = worker
+        self._code.run(call.address, POOL.address, helpers)
 
 
 class Decoder:
-    """Decodes the requests of one program. Safe for concurrent callers: it holds tables, no buffers."""
+    """Decodes the requests of one program. Safe for concurrent callers.
 
-    def __init__(self, program: Program) -> None:
-        LOOPS.warm()
+    layouts: the fields that columns read.   tensors: the inputs that are wanted as tensors.   threads: to be used.
+    """
+
+    def __init__(
+        self, program: Program, layouts: Sequence[Layout] = (), tensors: Iterable[str] = (), threads: int = 1
+    ) -> None:
+        code = LOOPS.warm()
+        prepare()
         self.keys = frozenset(i.name for i in program.undecoded)
         kept = {i.name for i in program.inputs}
-        offsets = {i.name: (i.offsets, i.offsets and program.input(i.offsets).dtype) for i in program.inputs}
-        self._parts = [(_Plan(d.features), d, d.name in kept) for d in program.decodes]
-        self._symbols = [str(d.rows) for d in program.decodes]
-        self._offsets = offsets
+        self._offsets = {i.name: (i.offsets, i.offsets and program.input(i.offsets).dtype) for i in program.inputs}
         self._widths = {i.name: str(i.shape[1]) for i in program.inputs if len(i.shape) > 1}
+        self._parts = [(d, d.name in kept) for d in program.decodes]
+        self._symbols = [str(d.rows) for d in program.decodes]
+        self.is_direct = _is_direct(program, layouts)
+        """Whether `read` makes whole requests."""
+        layout = layouts[0] if self.is_direct and layouts else None
+        plans = [
+            Plan(d.features, layout, frozenset(tensors) if self.is_direct else frozenset()) for d, _ in self._parts
+        ]
+        self._readers = [_Reader(plan, code, threads) for plan in plans]
+        self._direct = _Direct(program, self._readers[0], layout) if self.is_direct else None
+
+    def read(self, feed: Mapping[str, Any], room: Room | None) -> Made:
+        """A request of nothing but Examples. Errors: as `fields`."""
+        assert self._direct is not None
+        (texts,) = self._checked(feed)
+        return self._direct.made(texts, room)
 
     def fields(self, feed: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, int]]:
         """The inputs made of Examples, the other values of the request, and the number of Examples by its symbol.
@@ -51,50 +300,57 @@ class Decoder:
         `B` (lists of fixed sizes of) values or of N.
         Errors: FeedError that lists keys that are missing or unexpected, or every bad Example.
         """
+        fields: dict[str, Any] = {}
+        rest = dict(feed)
+        sizes: dict[str, int] = {}
+        all_texts = self._checked(feed)
+        for symbol, reader, (decode, kept), texts in zip(
+            self._symbols, self._readers, self._parts, all_texts, strict=True
+        ):
+            sizes.setdefault(symbol, len(texts))
+            self._add(fields, reader.read(texts, decode.name, {}), decode, sizes)
+            if not kept:
+                del rest[decode.name]
+        return fields, rest, sizes
+
+    def _checked(self, feed: Mapping[str, Any]) -> list[_Texts]:
+        """The Examples of every key that has them."""
         problems = [f"{key}: missing" for key in sorted(self.keys - feed.keys())]
         problems += [f"{key}: unexpected" for key in feed if key not in self.keys]
-        texts = {}
-        for _, decode, _ in self._parts:
+        texts = []
+        for decode, _ in self._parts:
             if decode.name in feed:
                 try:
-                    texts[decode.name] = _texts(feed[decode.name])
+                    texts.append(_texts(feed[decode.name]))
                 except Unfit as error:
                     problems.append(f"{decode.name}: {error}")
         if problems:
             raise FeedError(
                 f"the request does not fit the signature in {len(problems)} places",
                 got=listed(problems),
-                want=listed([f"{d.name}: string[{d.rows}], serialized tf.train.Examples" for _, d, _ in self._parts]),
+                want=listed([f"{d.name}: string[{d.rows}], serialized tf.train.Examples" for d, _ in self._parts]),
             )
-        fields: dict[str, Any] = {}
-        rest = dict(feed)
-        sizes: dict[str, int] = {}
-        for symbol, (plan, decode, kept) in zip(self._symbols, self._parts, strict=True):
-            sizes.setdefault(symbol, len(texts[decode.name]))
-            self._add(fields, plan, decode, texts[decode.name], sizes)
-            if not kept:
-                del rest[decode.name]
-        return fields, rest, sizes
+        return texts
 
-    def _add(self, fields: dict[str, Any], plan: _Plan, decode: Decode, texts: Strings, sizes: dict[str, int]) -> None:
-        found = plan.scan(texts, decode.name)
-        numbers = plan.numbers(found)
+    def _add(self, fields: dict[str, Any], found: _Decoded, decode: Decode, sizes: dict[str, int]) -> None:
         for f, (feature, name) in enumerate(decode.features):
             if name is None:
                 continue
             offsets, dtype = self._offsets[name]
-            ends = found.ends[f]
-            values = plan.strings(found, f) if feature.dtype == "string" else numbers[f]
+            values: Any = found.value(f)
+            if isinstance(values, Strings):
+                values = values.to_arrow()
             if offsets is not None:
+                ends = found.ends_of(f)
                 _check_lengths(fields.get(offsets), ends, feature, decode)
                 fields[offsets] = ends.astype(dtype)
             elif feature.kind == "steps":
-                values = padded_steps(values, ends, feature)
+                values = padded_steps(values, found.ends_of(f), feature)
                 _check_width(values.shape[1], self._widths[name], sizes, feature, decode)
             elif feature.dtype != "string":
-                values = values.reshape(len(texts), *feature.shape)
+                values = values.reshape(found.rows, *feature.shape)
             elif feature.size == 0:  # Arrow has no lists of no values
-                values = np.empty((len(texts), *feature.shape), object)
+                values = np.empty((found.rows, *feature.shape), object)
             elif feature.shape and feature.shape != (1,):
                 for size in reversed(feature.shape):
                     values = pa.FixedSizeListArray.from_arrays(values, size)
@@ -135,203 +391,142 @@ def _check_lengths(known: Array | None, ends: Array, feature: Feature, decode: D
     )
 
 
-def _texts(value: object) -> Strings:
-    """The strings of a vector. Errors: Unfit."""
-    if isinstance(value, pa.Array | pa.ChunkedArray):
-        sound(value)
-    if isinstance(value, pa.ChunkedArray):
-        value = value.combine_chunks()
-    if isinstance(value, pa.Array) and is_text(value.type) and not value.null_count:
-        return Strings.from_arrow(value)
-    if type(value) is np.ndarray and value.ndim == 1 and value.dtype == object:
-        found = Strings.from_arrays((value,), value.shape)
-        if found is not None:
-            return found
-    array = as_array(value, "string")
-    if array.ndim != 1:
-        raise Unfit(f"has the shape {list(array.shape)}, want one dimension")
-    try:
-        return Strings.from_objects(array)
-    except ShapeError as error:
-        raise Unfit(error.got) from error
+# -- whole requests ----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True, eq=False, slots=True)
+class Made:
+    """A request that was made of Examples alone.
+
+    tensors: the dense numbers that were asked for.   value: any other input, as an array of its shape.
+    """
+
+    packed: tuple[Packed, ...]
+    sizes: dict[str, int]
+    tensors: dict[str, torch.Tensor]
+    value: Callable[[str], Array]
 
 
-@dataclass(frozen=True, eq=False)
-class _Found:
-    """Where the features of a batch lie. data: the bytes of all Examples.   the others: see the loops."""
-
-    data: Array
-    places: Array
-    counts: Array
-    sizes: Array
-    ends: Array
-
-
-class _Plan:
-    """What the loops need to know of the features."""
-
-    def __init__(self, features: Sequence[tuple[Feature, str | None]]) -> None:
-        self.features = tuple(f for f, _ in features)
-        keys = [f.key.encode() for f in self.features]
-        names = {key: k for k, key in enumerate(dict.fromkeys(keys))}
-        self._keys, self._key_ends = _joined(tuple(names))
-        self._table = _hashed(tuple(names))
-        self._first, self._following = _linked(keys, names)
-        rows = [(DTYPES.index(f.dtype) + 1, KINDS[f.kind], f.size, _has_default(f)) for f in self.features]
-        self._spec = np.array(rows, np.int64).reshape(len(rows), 4)
-        wanted = [f for f, (feature, name) in enumerate(features) if name is not None and feature.dtype != "string"]
-        self._wanted = {kind: [f for f in wanted if self.features[f].dtype == kind] for kind in NUMBERS}
-        self._fill_bits, self._fill_places = _bits(self.features)
-        fills = [f.default.array.reshape(-1).tolist() if f.default is not None else [] for f in self.features]
-        self._fills = [_joined(v) if f.dtype == "string" else None for v, f in zip(fills, self.features, strict=True)]
-
-    def scan(self, texts: Strings, key: str) -> _Found:
-        """Find every feature. Errors: FeedError that names each bad Example with its first bad feature."""
-        num_rows, num = len(texts), len(self.features)
-        counts, sizes = np.zeros((num, num_rows), np.int64), np.zeros((num, num_rows), np.int64)
-        places = np.full((num, num_rows, 2), -1)
-        troubles = np.empty((num_rows, 4), np.int64)
-        spec = (self._keys, self._key_ends, self._table, self._first, self._following, self._spec)
-        data, ends = _read_only(texts.data), _read_only(texts.offsets)
-        longest = int(np.diff(ends).max(initial=0))
-        room = np.full(len(self._key_ends), -1), np.empty((longest // loops.SMALLEST + 1, 3), np.int64)
-        bad = loops.scan(data, ends, *spec, *room, places, counts, sizes, troubles)
-        if bad:
-            raise refuse([Trouble(*row) for row in troubles[:bad].tolist()], self.features, f"input {key!r}")
-        found_ends = np.empty((num, num_rows + 1), np.int64)
-        loops.lay_out(self._spec, counts, found_ends)
-        self._check_blocks(counts, f"input {key!r}")
-        return _Found(data, places, counts, sizes, found_ends)
-
-    def _check_blocks(self, counts: Array, where: str) -> None:
-        """Errors: FeedError where an Example does not have whole blocks."""
-        troubles: dict[int, Trouble] = {}
-        for f, feature in enumerate(self.features):
-            if feature.kind == "steps":
-                for row in np.flatnonzero(counts[f] % feature.size).tolist():
-                    troubles.setdefault(row, Trouble(row, f, COUNT, int(counts[f, row])))
-        if troubles:
-            raise refuse([troubles[row] for row in sorted(troubles)], self.features, where)
-
-    def numbers(self, found: _Found) -> dict[int, Array]:
-        """All values of each feature of numbers that is wanted, flat."""
-        totals = found.ends[:, -1].tolist()
-        wanted: list[tuple[int, int, int]] = []
-        blocks: dict[str, Array] = {}
-        for dtype, features in self._wanted.items():
-            begin = 0
-            for f in features:
-                wanted.append((f, begin, self._fill_places[f]))
-                begin += totals[f]
-            blocks[dtype] = np.empty(begin, NUMBERS[dtype])
-        if not wanted:
-            return {}
-        table = np.array(wanted, np.int64)
-        operands = found.data, found.places, self._spec, found.ends, table, self._fill_bits
-        loops.copy_numbers(*operands, blocks["float32"], blocks["int64"])
-        views = {dtype: block.view(dtype) for dtype, block in blocks.items()}
-        return {f: views[self.features[f].dtype][begin : begin + totals[f]] for f, begin, _ in wanted}
-
-    def strings(self, found: _Found, f: int) -> pa.Array:
-        """All strings of one feature, flat."""
-        num = int(found.ends[f, -1])
-        feature, filled = self.features[f], self._fills[f]
-        assert filled is not None
-        fill, fill_ends = filled
-        counts, sizes = found.counts[f], found.sizes[f]
-        width, spread, missing = 0, 0, 0
-        if feature.kind == "padded":
-            width = feature.size
-            missing = (num - int(counts.sum())) * len(fill)
-        elif feature.kind == "dense" and feature.default is not None:
-            width, spread = feature.size, 1
-            missing = int((found.places[f, :, 0] < 0).sum()) * len(fill)
-        data = np.empty(int(sizes.sum()) + missing, np.uint8)
-        ends = np.zeros(num + 1, np.int64)
-        loops.copy_texts(found.data, found.places[f], width, spread, fill, fill_ends, data, ends)
-        return Strings(data, ends).to_arrow()
+def _is_direct(program: Program, layouts: Sequence[Layout]) -> bool:
+    """Whether a request is the Examples of one key, and columns read nothing but what is decoded of them."""
+    if len(program.decodes) != 1 or len(program.undecoded) != 1 or len(layouts) > 1:
+        return False
+    if program.row_keys or program.pads or any(f.kind == "steps" for f, _ in program.decodes[0].features):
+        return False
+    (decode,) = program.decodes
+    made = {name for _, name in decode.features if name is not None}
+    fits = all(layout.fields <= made and layout.rows == decode.rows for layout in layouts)
+    return fits and program.undecoded[0].name == decode.name and not any(i.sources for i in program.inputs)
 
 
-def _read_only(array: Array) -> Array:
-    """Arrays of Arrow's are so; numba compiles once more for arrays that may be written to."""
-    view = array.view()
-    view.flags.writeable = False
-    return view
+class _Direct:
+    """Makes requests of blocks as they are."""
 
+    def __init__(self, program: Program, reader: _Reader, layout: Layout | None) -> None:
+        self._reader = reader
+        self._layout = layout
+        (self._decode,) = program.decodes
+        self._rows = str(self._decode.rows)
+        plan = reader.plan
+        inputs = {i.name: i for i in program.inputs}
+        self._dtypes = {i.name: i.dtype for i in program.inputs}
+        self._shapes = {name: f.shape for f, name in self._decode.features if name is not None}
+        self._numbers = {name: f for f, (_, name) in enumerate(self._decode.features) if name is not None}
+        ragged = {name: f for name, f in self._numbers.items() if inputs[name].offsets is not None}
+        self._symbols = tuple(str(inputs[name].shape[0]) for name in ragged)
+        self._noted = np.array([plan.noted[f] for f in ragged.values()], np.int64)
+        first: dict[str, int] = {}
+        self._shared: list[tuple[int, int]] = []
+        for name, f in ragged.items():
+            offsets = str(inputs[name].offsets)
+            if offsets in first:
+                self._shared.append((f, first[offsets]))
+            first.setdefault(offsets, f)
+        self._first = first
+        """Of each offsets input, the feature that it is made of."""
+        self._ragged = {name: ragged[name] for name in plan.located_fields}
+        self._offsets = {name: first[name] for name in plan.located_offsets}
 
-def _has_default(feature: Feature) -> bool:
-    return feature.default is not None and feature.size > 0 and feature.kind != "steps"
+    def made(self, texts: _Texts, room: Room | None) -> Made:
+        """Errors: as `Decoder.fields`."""
+        rows, plan, layout = len(texts), self._reader.plan, self._layout
+        given: dict[int, Array] = {}
+        tensors: dict[str, torch.Tensor] = {}
+        for k, (dtype, _, name) in enumerate(plan.blocks):
+            if name is not None:
+                tensors[name] = torch.empty((rows, *self._shapes[name]), dtype=torch_dtype(dtype))
+                given[k] = tensors[name].numpy().reshape(-1)
+            elif room is not None and layout is not None and k < len(plan.packed):
+                given[k] = room.array(layout, dtype, rows)
+        found = self._reader.read(texts, self._decode.name, given)
+        for f, leader in self._shared:
+            _check_lengths(found.ends_of(leader), found.ends_of(f), plan.features[f], self._decode)
+        sizes = dict(zip(self._symbols, found.totals[self._noted, 1].tolist(), strict=True)) if self._symbols else {}
+        sizes[self._rows] = rows
+        packed = () if layout is None else (self._packed(found, layout),)
+        return Made(packed, sizes, tensors, lambda name: self._value(found, name))
 
+    def _packed(self, found: _Decoded, layout: Layout) -> Packed:
+        width = layout.widths.get("string")
+        data, ends = (NO_BYTES, NO_STRINGS) if width is None else (found.data, found.ends[: found.rows * width + 1])
+        return Packed(
+            found.rows,
+            dict(zip(found.plan.packed, found.dense[: len(found.plan.packed)], strict=True)),
+            data,
+            ends,
+            _Lazy(self._ragged, found.value),
+            _Lazy(self._offsets, found.ends_of),
+            self._located(found) if self._ragged else None,
+        )
 
-def _bits(features: Sequence[Feature]) -> tuple[Array, list[int]]:
-    """The defaults of all features of numbers, as many for each as an Example has values, and where each begins."""
-    found: list[Array] = []
-    places, end = [], 0
-    for f in features:
-        places.append(end)
-        if f.default is not None and f.dtype != "string" and f.kind != "steps":
-            values = np.broadcast_to(f.default.array.reshape(-1), (f.size,)).astype(f.dtype)
-            found.append(values.view(NUMBERS[f.dtype]).astype(np.int64))
-            end += f.size
-    return np.concatenate([*found, np.zeros(0, np.int64)]), places
+    def _located(self, found: _Decoded) -> Located:
+        plan = found.plan
+        totals = found.totals[plan.located_notes, 1]
+        return Located(plan.located_fields, plan.located_offsets, found.addresses, totals)
 
-
-def _joined(texts: Sequence[bytes]) -> tuple[Array, Array]:
-    ends = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(t) for t in texts], out=ends[1:])
-    return np.frombuffer(b"".join(texts), np.uint8), ends
-
-
-def _hashed(keys: Sequence[bytes]) -> Array:
-    """An open table of key numbers, -1: free, by FNV-1a."""
-    size = 8
-    while size < 2 * len(keys):
-        size *= 2
-    table = np.full(size, -1, np.int64)
-    for number, key in enumerate(keys):
-        h = 14695981039346656037
-        for byte in key:
-            h = (h ^ byte) * 1099511628211 & 0xFFFFFFFFFFFFFFFF
-        while table[h % size] >= 0:
-            h += 1
-        table[h % size] = number
-    return table
-
-
-def _linked(keys: Sequence[bytes], names: Mapping[bytes, int]) -> tuple[Array, Array]:
-    """The first feature of each key, and after each feature the next one of its key; -1: none."""
-    first, following = np.full(len(names), -1, np.int64), np.full(len(keys), -1, np.int64)
-    for f in reversed(range(len(keys))):
-        k = names[keys[f]]
-        following[f], first[k] = first[k], f
-    return first, following
+    def _value(self, found: _Decoded, name: str) -> Array:
+        if name in self._first:
+            return found.ends_of(self._first[name]).astype(self._dtypes[name])
+        values = found.value(self._numbers[name])
+        flat = values.to_objects() if isinstance(values, Strings) else values
+        is_ragged = self._reader.plan.ragged[self._numbers[name]] >= 0
+        return flat if is_ragged else flat.reshape(found.rows, *self._shapes[name])
 
 
 # -- the loops' code ---------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Code:
+    """The loops in memory: what Python calls, and addresses of what threads call. results: keep the code alive."""
+
+    run: Callable[[int, int, int], int]
+    lay_out: Callable[[int], int]
+    scan: int
+    write: int
+    helper: int
+    results: Mapping[str, Any]
+
+
 def _results() -> Results:
-    """Every loop, compiled for the operands that it gets."""
-    plan = _Plan([(Feature("f", dtype, "ragged"), dtype) for dtype in DTYPES])
-    found = plan.scan(Strings(np.empty(0, np.uint8), np.zeros(1, np.int64)), "")
-    plan.numbers(found)
-    plan.strings(found, DTYPES.index("string"))
-    return {
-        f"{name}/{k}": result
-        for name, loop in loops.ENTRIES.items()
-        for k, result in enumerate(loop.overloads.values())
-    }
+    results = {}
+    for name, (function, operands) in {
+        "run": (jobs.run, 3),
+        "helper": (jobs.helper, 1),
+        **{name: (loop, 1) for name, loop in loops.ENTRIES.items()},
+    }.items():
+        signature = (types.int64,) * operands
+        function.compile(signature)
+        results[name] = function.overloads[signature]
+    return results
 
 
-def _adopt(results: Results) -> Mapping[str, Any]:
-    """Let the loops run this code."""
-    for name, result in results.items():
-        loop = loops.ENTRIES[name.partition("/")[0]]
-        if result.signature.args not in loop.overloads:
-            loop.add_overload(result)
-    return loops.ENTRIES
+def _code(results: Results) -> Code:
+    scan, write, helper = (
+        int(results[name].library.get_pointer_to_function(results[name].fndesc.llvm_cfunc_wrapper_name))
+        for name in ("scan", "write", "helper")
+    )
+    return Code(results["run"].entry_point, results["lay_out"].entry_point, scan, write, helper, results)
 
 
 def _sources() -> Iterable[Path]:
-    return [Path(str(module)) for module in (__file__, loops.__file__, memory.__file__, examples.__file__)]
+    return [Path(__file__), *(Path(str(module.__file__)) for module in (loops, jobs, atomics, memory))]
 
 
-LOOPS = CodeCache("examples", "the loops that decode Examples", _sources, _results, _adopt)
+LOOPS = CodeCache("examples", "the loops that decode Examples", _sources, _results, _code)

@@ -69,9 +69,18 @@ class Request:
 
 
 class FeedReader:
-    """Reads the requests of one program. Safe for concurrent callers: it holds plans, no buffers."""
+    """Reads the requests of one program. Safe for concurrent callers: it holds plans, no buffers.
 
-    def __init__(self, program: Program, layouts: Sequence[Layout], dense_inputs: frozenset[str] = frozenset()) -> None:
+    threads: what may be used to decode Examples.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        layouts: Sequence[Layout],
+        dense_inputs: frozenset[str] = frozenset(),
+        threads: int = 1,
+    ) -> None:
         self._pads = PaddedInputs(program)
         self.inputs = {i.name: i for i in program.inputs if i.of is None and i.name not in self._pads.made}
         self._defaults = {i.name: i.default.array for i in self.inputs.values() if i.default is not None}
@@ -86,7 +95,8 @@ class FeedReader:
         self._others = tuple(i for i in read if i.name in dense_inputs or i.name not in packed)
         self._ragged = RaggedInputs(program.inputs)
         self._matrices = _Matrices(tuple(self.inputs.values()), self._ragged)
-        self._decoder = Decoder(program) if program.decodes else None
+        wanted = [i.name for i in self._others]
+        self._decoder = Decoder(program, layouts, wanted, threads) if program.decodes else None
         arrow_columns.prepare()
         self._batch_plan: BatchPlan | None = None
         """Of the schema that was read last."""
@@ -255,6 +265,13 @@ class FeedReader:
                 got=type(feed).__name__,
                 want=f"dict of {', '.join(sorted(decoder.keys))}",
             )
+        if decoder.is_direct:
+            made = decoder.read(feed, room)
+            found: dict[str, torch.Tensor | Array] = dict(made.tensors)
+            for item in self._others:
+                if item.name not in found:
+                    found[item.name] = self._tensor(item, made.value(item.name), made.sizes)
+            return Request(made.packed, found, made.sizes, is_torch=False)
         fields, rest, known = decoder.fields(feed)
         known |= said
         if rest:

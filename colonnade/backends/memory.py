@@ -98,3 +98,15 @@ def _choose_address() -> Any:
 
 
 address_of = _choose_address()
+
+
+@intrinsic
+def _lowest_bit(typing: Any, bits: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return builder.cttz(args[0], ir.Constant(I1, 0))
+
+    return types.int64(types.int64), generate
+
+
+lowest_bit: Callable[[int], int] = _lowest_bit
+"""The number of the lowest bit that is set."""

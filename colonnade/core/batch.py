@@ -61,6 +61,21 @@ class Layout:
         return self.places[name].dtype if name in self.places else self.ragged[name].dtype
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class Located:
+    """Where the ragged fields of a batch lie, for a backend that reads them by address.
+
+    fields, offsets: the names of the fields, and of the inputs that hold their offsets.
+    words: the address of each offsets input; then two a field: of its values, or of its strings' offsets, and of their
+    bytes.   totals: the number of elements that each offsets input ends at.
+    """
+
+    fields: tuple[str, ...]
+    offsets: tuple[str, ...]
+    words: npt.NDArray[np.int64]
+    totals: npt.NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class Packed:
     """The fields of one request.
@@ -69,7 +84,7 @@ class Packed:
     string_data, string_offsets: Arrow's large_binary layout of all string fields: element e is
     `string_data[string_offsets[e] : string_offsets[e + 1]]`.
     ragged: field -> its N elements.   offsets: offsets input -> B + 1 positions, which begin at 0, never decrease and
-    end at N of every field that has them.
+    end at N of every field that has them.   located: the same in addresses, where the maker knows them.
     Facts: `string_offsets` is int64, nondecreasing, has B * widths["string"] + 1 entries; nothing is ever written to.
     """
 
@@ -79,3 +94,4 @@ class Packed:
     string_offsets: npt.NDArray[np.int64]
     ragged: Mapping[str, npt.NDArray[Any] | Strings] = field(default_factory=dict)
     offsets: Mapping[str, npt.NDArray[np.int64]] = field(default_factory=dict)
+    located: Located | None = None

@@ -94,12 +94,16 @@ class Trouble:
     got: int = 0
 
 
-def refuse(troubles: Sequence[Trouble], features: Sequence[Feature], where: str = "") -> FeedError:
-    """The error that lists them."""
+def refuse(
+    troubles: Sequence[Trouble], features: Sequence[Feature], where: str = "", num: int | None = None
+) -> FeedError:
+    """The error that lists them.   num: how many there are, where these are but the first `MOST`."""
+    said = [_said(t, features) for t in troubles]
+    said += [""] * ((num or 0) - len(said))
     return FeedError(
-        f"{len(troubles)} Examples cannot be read",
+        f"{len(said)} Examples cannot be read",
         where=where,
-        got=listed([_said(t, features) for t in troubles], limit=MOST),
+        got=listed(said, limit=MOST),
         want="serialized tf.train.Examples with the features of the signature",
     )
 
@@ -150,6 +154,12 @@ def read_examples(serialized: Sequence[bytes], features: Sequence[Feature]) -> l
     if troubles:
         raise refuse(troubles, features)
     return [_joined([row[k] for row in rows], f.dtype) for k, f in enumerate(features)]
+
+
+def trouble(data: bytes, features: Sequence[Feature], number: int) -> Trouble:
+    """What is wrong with an Example that is known to be bad."""
+    found = _example(data, features, number)
+    return found if isinstance(found, Trouble) else Trouble(number, -1, UNREADABLE)
 
 
 def _joined(rows: Sequence[list[Any]], dtype: str) -> Lists:

@@ -325,6 +325,62 @@ done:
 no:
   ret i64 -1
 }
+
+; Where %n strings lie and how long they are, as pairs; gives their bytes, or -1 at what is no string.
+define i64 @locate_strings(ptr %objects, i64 %n, ptr %bytes_kind, ptr %str_kind, ptr %target) {
+entry:
+  %size_at = alloca i64
+  br label %next
+next:
+  %i = phi i64 [ 0, %entry ], [ %after, %put ]
+  %total = phi i64 [ 0, %entry ], [ %sum, %put ]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %read, label %done
+read:
+  %ahead = add i64 %i, 16
+  %soon = call ptr @item(ptr %objects, i64 %ahead, i64 %n)
+  call void @fetch(ptr %soon, i64 0)
+  %object = call ptr @item(ptr %objects, i64 %i, i64 %n)
+  %missing = icmp eq ptr %object, null
+  br i1 %missing, label %no, label %typed
+typed:
+  %type = call ptr @word(ptr %object, i64 8)
+  %is_bytes = icmp eq ptr %type, %bytes_kind
+  br i1 %is_bytes, label %bytes, label %other
+bytes:
+  %bytes_text = getelementptr i8, ptr %object, i64 32
+  %bytes_size_at = getelementptr i8, ptr %object, i64 16
+  %bytes_size = load i64, ptr %bytes_size_at
+  br label %put
+other:
+  %is_str = icmp eq ptr %type, %str_kind
+  br i1 %is_str, label %str, label %no
+str:
+  %utf8 = call ptr @PyUnicode_AsUTF8AndSize(ptr %object, ptr %size_at)
+  %bad = icmp eq ptr %utf8, null
+  br i1 %bad, label %error, label %good
+good:
+  %str_size = load i64, ptr %size_at
+  br label %put
+put:
+  %text = phi ptr [ %bytes_text, %bytes ], [ %utf8, %good ]
+  %size = phi i64 [ %bytes_size, %bytes ], [ %str_size, %good ]
+  %pair = shl i64 %i, 1
+  %address_at = getelementptr ptr, ptr %target, i64 %pair
+  store ptr %text, ptr %address_at
+  %length_at = getelementptr i64, ptr %address_at, i64 1
+  store i64 %size, ptr %length_at
+  %sum = add i64 %total, %size
+  %after = add i64 %i, 1
+  br label %next
+done:
+  ret i64 %total
+error:
+  call void @PyErr_Clear()
+  br label %no
+no:
+  ret i64 -1
+}
 """
 
 
@@ -335,6 +391,7 @@ class _Loops:
     native: Native
     arrays: Callable[..., int]
     strings: Callable[..., int]
+    places: Callable[..., int]
 
 
 _LOCK = Lock()
@@ -355,6 +412,7 @@ def _compiled() -> _Loops:
         native.function(
             "gather_strings", whole, value, whole, value, value, number, place, whole, value, value, place, place, whole
         ),
+        native.function("locate_strings", whole, place, whole, value, value, place),
     )
 
 
@@ -430,3 +488,15 @@ def gather_strings(
         )
         if total <= len(data):
             return None if total < 0 else (data[:total], offsets)
+
+
+def locate_strings(values: Array, target: Array) -> int:
+    """Write where each string of an object array lies, and its size, into `target`; gives the sum of sizes, -1 where
+    any value does not fit.
+
+    Shapes: values [B], contiguous; target int64 [B, 2].
+    Facts: a value fits if it is bytes or str (taken as UTF-8), no subclass. It lies there as long as it lives.
+    """
+    if not laid_out_as_expected():
+        return -1
+    return _loops().places(values.ctypes.data, len(values), bytes, str, target.ctypes.data)

@@ -99,7 +99,8 @@ class Strings:
 
     def to_objects(self) -> npt.NDArray[Any]:
         """The same strings as an object array of bytes."""
-        data, offsets = self.data.tobytes(), self.offsets.tolist()
+        first = int(self.offsets[0])
+        data, offsets = self.data[first : int(self.offsets[-1])].tobytes(), (self.offsets - first).tolist()
         out = np.empty(len(self), dtype=object)
         out[:] = [data[a:b] for a, b in itertools.pairwise(offsets)]
         return out

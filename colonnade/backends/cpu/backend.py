@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,14 @@ import numpy.typing as npt
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.cache import ENGINE, Compiled
 from colonnade.backends.cpu.descriptor import Lowered, lower_columns
-from colonnade.backends.cpu.pool import POOL
 from colonnade.backends.cpu.scratch import ROW_TILE
 from colonnade.backends.host_runner import HostRunner
+from colonnade.backends.jobs import WORK
 from colonnade.backends.memory import address_of
+from colonnade.backends.pool import POOL
 from colonnade.backends.tape.lower import taped
 from colonnade.backends.tape.tape import TAPES
-from colonnade.core.batch import Layout, Packed
+from colonnade.core.batch import Layout, Located, Packed
 from colonnade.core.strings import Strings
 from colonnade.errors import FeedError, IdRangeError, OptionError, ShapeError, listed
 from colonnade.ir.column import ID_POLICIES, fields_read
@@ -47,10 +49,24 @@ class _Call:
         array = self._raw[skip : skip + words]
         array[w.BLOCKS // 8] = lowered.blocks.ctypes.data
         array[w.POLICY // 8] = int(errors)
-        array[w.WORK // 8] = compiled.work
+        array[WORK // 8] = compiled.work
         array[w.UNITS // 8 :][: len(compiled.parts)] = compiled.parts
+        self.array = array
         self.words = memoryview(array.data)
         self.address = int(array.ctypes.data)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class _Places:
+    """Where the addresses of located fields stand, and go to in a call's context.
+
+    fields: the tuple of names that this holds for.   work: of an element of each offsets input. Units: nanoseconds.
+    """
+
+    fields: tuple[str, ...]
+    words: Array
+    sources: Array
+    work: Array
 
 
 class CpuColumns:
@@ -77,6 +93,7 @@ class CpuColumns:
             (name, np.dtype("int64" if place.dtype == "string" else place.dtype), place, context.ragged_word(name) // 8)
             for name, place in layout.ragged.items()
         ]
+        self._places: _Places | None = None
         self._blocks = len(lowered.blocks)
 
     def run(self, packed: Packed, out: Mapping[str, Array]) -> int:
@@ -94,7 +111,7 @@ class CpuColumns:
             call = _Call(self._lowered, self._compiled, self._errors)
         try:
             words = call.words
-            self._place(packed, out, words)
+            self._place(packed, out, call)
             self._run(call.address, POOL.address, self._plan(packed, words))
             if words[w.FAILED // 8]:
                 self._fail(call)
@@ -102,9 +119,9 @@ class CpuColumns:
         finally:
             self._calls.append(call)
 
-    def _place(self, packed: Packed, out: Mapping[str, Array], words: memoryview) -> None:
+    def _place(self, packed: Packed, out: Mapping[str, Array], call: _Call) -> None:
         """Write the addresses of a batch and of its outputs."""
-        rows, buffers = packed.rows, packed.buffers
+        rows, buffers, words = packed.rows, packed.buffers, call.words
         for name, dtype, word, width in self._sources:
             source = buffers[name]
             if source.size < rows * width or not source.flags.c_contiguous or source.dtype != dtype:
@@ -115,7 +132,10 @@ class CpuColumns:
                 raise ShapeError("the packed strings do not hold their fields", got=str(packed.string_offsets.shape))
             words[_STRING_OFFSETS] = address_of(packed.string_offsets)
             words[w.STRING_DATA // 8] = address_of(packed.string_data)
-        if self._ragged:
+        if packed.located is not None:
+            places = self._places_in(packed.located)
+            call.array[places.words] = packed.located.words[places.sources]
+        elif self._ragged:
             self._place_ragged(packed, words)
         size = 0
         for name, word in self._outputs:
@@ -151,8 +171,24 @@ class CpuColumns:
                 )
             words[word] = address_of(array)
 
+    def _places_in(self, located: Located) -> _Places:
+        """Where what is read of located fields stands there."""
+        if self._places is None or self._places.fields is not located.fields:
+            first, context = len(located.offsets), self._lowered.context
+            pairs = [(context.offsets_word(name), located.offsets.index(name)) for name in context.offsets]
+            for name in context.ragged:
+                word, source = context.ragged_word(name), first + 2 * located.fields.index(name)
+                pairs += [(word, source), (word + 8, source + 1)]
+            work = [self._lowered.element_work.get(name, 0) for name in located.offsets]
+            words, sources = np.array(pairs, np.int64).reshape(-1, 2).T
+            self._places = _Places(located.fields, words // 8, sources.copy(), np.array(work, np.float64))
+        return self._places
+
     def _work(self, packed: Packed) -> float:
         """What a batch costs, roughly. Units: nanoseconds."""
+        if packed.located is not None:
+            work = self._places_in(packed.located).work
+            return packed.rows * self._lowered.work + float(packed.located.totals @ work)
         elements = sum(int(packed.offsets[name][-1]) * each for name, each in self._lowered.element_work.items())
         return packed.rows * self._lowered.work + elements
 

@@ -9,12 +9,11 @@ from typing import Any
 
 from numba import types
 
-from colonnade.backends import lanes, memory
+from colonnade.backends import atomics, jobs, lanes, memory
 from colonnade.backends.code_cache import CodeCache, Results
 from colonnade.backends.cpu import (
     elements,
     engine,
-    entry,
     long_rows,
     lookups,
     narrow,
@@ -33,9 +32,9 @@ from colonnade.core import fingerprint, quantize, siphash, word_map
 PARTS = (elements, lookups, single, pooling, pooled, tokens, long_rows, unpooled, weighted, narrow)
 """The files that implement the engine's parts: importing them registers these."""
 
-NOT_COMPILED = frozenset({"backend.py", "context.py", "descriptor.py", "pool.py"})
+NOT_COMPILED = frozenset({"backend.py", "context.py", "descriptor.py"})
 """Files of this package that nothing of the compiled code comes from."""
-ELSEWHERE = (lanes, memory, fingerprint, quantize, siphash, word_map)
+ELSEWHERE = (atomics, jobs, lanes, memory, fingerprint, quantize, siphash, word_map)
 """Other modules that compiled functions or numbers in them come from."""
 
 
@@ -59,7 +58,7 @@ def functions() -> dict[str, tuple[Any, int]]:
     tiles.load()
     found = {name: (tile, 4) for name, tile in sorted({**registry.MAPS, **registry.FILTERS}.items())}
     found |= {name: (units.FUNCTIONS[name], operands) for name, operands in units.OPERANDS.items()}
-    return found | {"run": (entry.run, 3), "work": (engine.work, 1), "helper": (entry.helper, 1)}
+    return found | {"run": (jobs.run, 3), "work": (engine.work, 1), "helper": (jobs.helper, 1)}
 
 
 def _sources() -> Iterator[Path]:
@@ -67,7 +66,7 @@ def _sources() -> Iterator[Path]:
         if path.name not in NOT_COMPILED:
             yield path
     for module in ELSEWHERE:
-        yield Path(module.__file__)
+        yield Path(str(module.__file__))
 
 
 def _results() -> Results:

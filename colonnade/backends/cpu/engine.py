@@ -5,8 +5,9 @@ Legend: `call` is the address of a call's context, `d` of a column's descriptor,
 
 from __future__ import annotations
 
+from colonnade.backends.atomics import atomic_add
 from colonnade.backends.cpu import words as w
-from colonnade.backends.cpu.intrinsics import atomic_add, scratch
+from colonnade.backends.cpu.intrinsics import scratch
 from colonnade.backends.cpu.lookups import copy_slots, slot_of
 from colonnade.backends.cpu.offsets import cut
 from colonnade.backends.cpu.scratch import SCRATCH_BYTES

@@ -1,11 +1,10 @@
-"""SIMD loads and stores, scratch memory, atomics and system calls for numba, in portable LLVM IR.
+"""SIMD loads and stores, scratch memory and calls of addresses for numba, in portable LLVM IR.
 
 Legend: an address is an int64. Loads and stores assume no alignment unless they say so.
 """
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -14,11 +13,11 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
+from colonnade.backends.atomics import callee
 from colonnade.backends.lanes import LANES, LANES_TYPE, VECTOR, WORDS, splat
 from colonnade.backends.memory import (
     F32,
     F64,
-    I1,
     I8,
     I16,
     I32,
@@ -139,18 +138,6 @@ equal_bytes_at: Callable[[int, np.uint8], int] = _equal_bytes_at
 """Bit i of the result: whether byte i of the 16 at an address is the given one."""
 
 
-@intrinsic
-def _lowest_bit(typing: Any, bits: Any) -> Any:
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(I1, 0))
-
-    return types.int64(types.int64), generate
-
-
-lowest_bit: Callable[[int], int] = _lowest_bit
-"""The number of the lowest bit that is set."""
-
-
 def scratch(size: int) -> Callable[[], int]:
     """A numba function that gives the address of `size` bytes on the caller's stack, a multiple of 64."""
 
@@ -197,102 +184,12 @@ def _prefetch(typing: Any, address: Any) -> Any:
 prefetch: Callable[[int], None] = _prefetch
 
 
-def _atomic(operation: str) -> Any:
-    @intrinsic
-    def update(typing: Any, address: Any, value: Any) -> Any:
-        """The old value at the address (a multiple of 8), replaced by the new one."""
-
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.atomic_rmw(operation, builder.inttoptr(args[0], POINTER), args[1], "seq_cst")
-
-        return types.int64(types.int64, types.int64), generate
-
-    return update
-
-
-atomic_add: Callable[[int, int], int] = _atomic("add")
-atomic_swap: Callable[[int, int], int] = _atomic("xchg")
-
-
-@intrinsic
-def _atomic_replace(typing: Any, address: Any, old: Any, new: Any) -> Any:
-    """Whether the value at the address was `old` and became `new`."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        result = builder.cmpxchg(builder.inttoptr(args[0], POINTER), args[1], args[2], "seq_cst", "seq_cst")
-        return builder.extract_value(result, 1)
-
-    return types.boolean(types.int64, types.int64, types.int64), generate
-
-
-atomic_replace: Callable[[int, int, int], bool] = _atomic_replace
-
-
-@intrinsic
-def _atomic_load(typing: Any, address: Any) -> Any:
-    """The value at the address (a multiple of 8)."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load_atomic(builder.inttoptr(args[0], POINTER), "seq_cst", 8, typ=I64)
-
-    return types.int64(types.int64), generate
-
-
-atomic_load: Callable[[int], int] = _atomic_load
-
-
-@intrinsic
-def _pause(typing: Any) -> Any:
-    """Tell the CPU that this is a spin loop."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        if platform.machine() in ("x86_64", "AMD64"):
-            name, kinds, operands = "llvm.x86.sse2.pause", [], []
-        else:
-            name, kinds, operands = "llvm.aarch64.hint", [I32], [ir.Constant(I32, 1)]
-        hint = cgutils.get_or_insert_function(builder.module, ir.FunctionType(ir.VoidType(), kinds), name)
-        builder.call(hint, operands)
-        return context.get_dummy_value()
-
-    return types.void(), generate
-
-
-pause: Callable[[], None] = _pause
-
-
-@intrinsic
-def _system_call(typing: Any, number: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
-    """libc's `syscall` with four operands."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(I64, [I64], var_arg=True)
-        return builder.call(cgutils.get_or_insert_function(builder.module, kind, "syscall"), list(args))
-
-    return types.int64(*[types.int64] * 5), generate
-
-
-system_call: Callable[[int, int, int, int, int], int] = _system_call
-
-
-@intrinsic
-def _call_worker(typing: Any, function: Any, operand: Any) -> Any:
-    """Call the C function `int64 f(int64)` at an address."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.call(_callee(builder, args[0], ir.FunctionType(I64, [I64])), args[1:])
-
-    return types.int64(types.int64, types.int64), generate
-
-
-call_worker: Callable[[int, int], int] = _call_worker
-
-
 @intrinsic
 def _call_tile(typing: Any, function: Any, step: Any, source: Any, n: Any, target: Any) -> Any:
     """Call the C function `void f(int64, int64, int64, int64)` at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        builder.call(_callee(builder, args[0], ir.FunctionType(ir.VoidType(), [I64] * 4)), args[1:])
+        builder.call(callee(builder, args[0], ir.FunctionType(ir.VoidType(), [I64] * 4)), args[1:])
         return context.get_dummy_value()
 
     return types.void(*[types.int64] * 5), generate
@@ -306,7 +203,7 @@ def _call_five(typing: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: An
     """Call the C function `int64 f(int64, int64, int64, int64, int64)` at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.call(_callee(builder, args[0], ir.FunctionType(I64, [I64] * 5)), args[1:])
+        return builder.call(callee(builder, args[0], ir.FunctionType(I64, [I64] * 5)), args[1:])
 
     return types.int64(*[types.int64] * 6), generate
 
@@ -319,14 +216,9 @@ def _call_six(typing: Any, function: Any, a: Any, b: Any, c: Any, d: Any, e: Any
     """Call the C function `int64 f(int64, int64, int64, int64, int64, int64)` at an address."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.call(_callee(builder, args[0], ir.FunctionType(I64, [I64] * 6)), args[1:])
+        return builder.call(callee(builder, args[0], ir.FunctionType(I64, [I64] * 6)), args[1:])
 
     return types.int64(*[types.int64] * 7), generate
 
 
 call_six: Callable[[int, int, int, int, int, int, int], int] = _call_six
-
-
-def _callee(builder: Any, address: Any, kind: ir.FunctionType) -> Any:
-    # llvmlite knows a callee by the type of its pointer.
-    return builder.inttoptr(address, kind.as_pointer())

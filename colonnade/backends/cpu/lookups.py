@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from colonnade.backends.atomics import atomic_add
 from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.elements import ids_of, load_weights
-from colonnade.backends.cpu.intrinsics import atomic_add
 from colonnade.backends.cpu.offsets import first_element, offsets_of, row_of
 from colonnade.backends.cpu.rows import copy_row, prefetch_row
 from colonnade.backends.cpu.scratch import COUNTS, FACTORS, FIRST_ROW, KEEP, LOOKED_UP, NUM_ROWS

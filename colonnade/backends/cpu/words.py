@@ -68,7 +68,7 @@ ERRORS = 40  # address of a record a column, or 0: do not record
 POLICY = 48  # 1: an id outside its table is an error, 0: a row of zeros
 STREAM = 56  # 1: whole cache lines of output rows are stored past the caches
 NEXT = 64  # the next item to be claimed; on a cache line of its own
-WORK = 144  # address of the engine
+# At WORK of jobs.py (144) lies the address of the engine.
 FAILED = 128  # 1 after an id outside its table, under the policy error
 ZEROED = 136  # ids replaced by a row of zeros
 SOURCES = 192  # addresses of the buffers, in the order of DTYPES, string data last

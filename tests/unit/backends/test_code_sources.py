@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from colonnade.backends import code_cache, example_loops, examples, memory
+from colonnade.backends import atomics, code_cache, example_loops, examples, jobs, memory
 from colonnade.backends.code_cache import CodeCache
 from colonnade.backends.cpu import cache
 from colonnade.backends.cpu.tiles import registry
 from colonnade.backends.tape import kernels, tape
-from colonnade.core import examples as core_examples
 from colonnade.core import word_map
 
 Name = tuple[str, str]
@@ -92,7 +91,7 @@ def roots(functions: Iterable[Any]) -> set[Name]:
 
 
 ENGINE = {("colonnade.backends.cpu.cache", "functions"), *roots(f for f, _ in cache.functions().values())}
-LOOPS = roots(example_loops.ENTRIES.values())
+LOOPS = roots([*example_loops.ENTRIES.values(), jobs.run, jobs.helper])
 TAPES = roots([kernels.run])
 
 
@@ -100,7 +99,7 @@ TAPES = roots([kernels.run])
     ("collection", "names", "among"),
     [
         (cache.ENGINE, ENGINE, [word_map, registry, cache]),
-        (examples.LOOPS, LOOPS, [example_loops, memory, core_examples]),
+        (examples.LOOPS, LOOPS, [example_loops, jobs, atomics, memory]),
         (tape.TAPES, TAPES, [kernels, memory]),
     ],
     ids=["cpu", "examples", "tape"],

@@ -10,11 +10,9 @@ import sys
 from pathlib import Path
 
 from colonnade import compiler
-from colonnade.backends import example_loops as loops
 from colonnade.backends.examples import LOOPS, Decoder
-from colonnade.core import dims
 from colonnade.errors import FeedError
-from colonnade.ir.program import Decode, Program, Weights
+from colonnade.ir.program import Program, Weights
 from tests.unit.backends.test_examples import column, program, wanted
 from tests.unit.ops.graph import examples
 
@@ -42,18 +40,6 @@ def decode_all() -> str:
         except FeedError as error:
             found.append(error.got)
     return hashlib.sha256("".join(found).encode()).hexdigest()
-
-
-def overloads() -> dict[str, int]:
-    return {name: len(loop.overloads) for name, loop in loops.ENTRIES.items()}
-
-
-def test_no_loop_compiles_at_a_request() -> None:
-    Decoder(Program((), (), (), (), (), (), decodes=(Decode("rows", dims.symbol("B"), ()),)))
-    before = overloads()
-    assert all(before.values())
-    decode_all()
-    assert overloads() == before
 
 
 def test_a_clean_machine_decodes_by_carried_code(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import ctypes
 import gc
 import pickle
 import sys
@@ -11,7 +12,7 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from colonnade.core.objects import STRING_BYTES, gather_arrays, gather_strings, laid_out_as_expected
+from colonnade.core.objects import STRING_BYTES, gather_arrays, gather_strings, laid_out_as_expected, locate_strings
 
 DTYPES = "bool int8 uint8 int16 uint16 int32 uint32 int64 uint64 float16 float32 float64".split()  # noqa: SIM905
 TEXTS = st.one_of(st.binary(max_size=2 * STRING_BYTES), st.text(max_size=STRING_BYTES))
@@ -183,3 +184,17 @@ def test_no_reference_is_kept_or_lost() -> None:
     gc.collect()
     after = [sys.getrefcount(item) for item in watched]
     assert [b - a for a, b in zip(before, after, strict=True) if abs(b - a) >= 100] == []
+
+
+@given(st.lists(TEXTS, max_size=40))
+def test_where_strings_lie(texts: list[Any]) -> None:
+    places = np.empty((len(texts), 2), np.int64)
+    values = objects(texts, (len(texts),))
+    want = [t.encode() if isinstance(t, str) else t for t in texts]
+    assert locate_strings(values, places) == sum(map(len, want))
+    assert [ctypes.string_at(*place) for place in places.tolist()] == want
+
+
+@pytest.mark.parametrize("odd", [5, None, np.bytes_(b"a"), "\ud800"])
+def test_strings_that_have_no_place(odd: Any) -> None:
+    assert locate_strings(objects([b"a", odd], (2,)), np.empty((2, 2), np.int64)) == -1

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from colonnade.backends.cpu.intrinsics import BYTES, equal_bytes_at, lowest_bit
+from colonnade.backends.cpu.intrinsics import BYTES, equal_bytes_at
 from colonnade.backends.cpu.tiles.not_equal import equal_bytes
-from colonnade.backends.memory import kernel, load_u8
+from colonnade.backends.memory import kernel, load_u8, lowest_bit
 
 
 @kernel

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.backends.cpu import CpuBackend, backend
-from colonnade.backends.cpu.pool import POOL
+from colonnade.backends.pool import POOL
 from colonnade.core.batch import Layout, Packed, Place
 from colonnade.core.expr import Apply, Field
 from colonnade.errors import GraphError, IdRangeError, OptionError, ShapeError

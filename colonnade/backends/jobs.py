@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import platform
 
-from colonnade.backends.cpu import words as w
-from colonnade.backends.cpu.intrinsics import (
+from colonnade.backends.atomics import (
     atomic_add,
     atomic_load,
     atomic_replace,
@@ -20,6 +19,8 @@ from colonnade.backends.cpu.intrinsics import (
 )
 from colonnade.backends.memory import kernel, load_i64
 
+WORK = 144
+"""Where in a job's context the address of its worker lies, a C function `int64 f(context)`. Units: bytes."""
 LINE = 64
 TURN, OPEN, ACTIVE, SLEEPERS, LOCK, STOP, SEATS, CALL = (LINE * k for k in range(8))
 """Number of the job; 1 while it may be joined; helpers at work; helpers asleep; 1 while a caller holds the pool; 1 when
@@ -41,14 +42,14 @@ WORD = 0xFFFFFFFF
 def run(call: int, pool: int, helpers: int) -> int:
     """Run a call, with up to `helpers` helpers where another caller does not hold them."""
     if helpers <= 0 or not atomic_replace(pool + LOCK, 0, 1):
-        return call_worker(load_i64(call + w.WORK), call)
+        return call_worker(load_i64(call + WORK), call)
     atomic_swap(pool + CALL, call)
     atomic_swap(pool + SEATS, helpers)
     atomic_swap(pool + OPEN, 1)
     atomic_add(pool + TURN, 1)
     if atomic_load(pool + SLEEPERS) > 0:
         system_call(FUTEX, pool + TURN, FUTEX_WAKE, helpers, 0)
-    call_worker(load_i64(call + w.WORK), call)
+    call_worker(load_i64(call + WORK), call)
     atomic_swap(pool + OPEN, 0)
     spins = 0
     while atomic_load(pool + ACTIVE) > 0:
@@ -80,5 +81,5 @@ def helper(pool: int) -> int:
         atomic_add(pool + ACTIVE, 1)
         if atomic_load(pool + OPEN) == 1 and atomic_add(pool + SEATS, -1) > 0:
             joined = atomic_load(pool + CALL)
-            call_worker(load_i64(joined + w.WORK), joined)
+            call_worker(load_i64(joined + WORK), joined)
         atomic_add(pool + ACTIVE, -1)

@@ -9,24 +9,24 @@ import threading
 
 import numpy as np
 
-from colonnade.backends.cpu import entry
+from colonnade.backends import jobs
 
 
 class Pool:
-    """Threads that share one state block with callers (see entry.py).
+    """Threads that share one state block with callers (see jobs.py).
 
     Facts: a child of `fork` has no helpers until it asks for them; the block outlives the threads.
     """
 
     def __init__(self) -> None:
-        raw = np.zeros(entry.STATE_BYTES + entry.LINE, np.uint8)
+        raw = np.zeros(jobs.STATE_BYTES + jobs.LINE, np.uint8)
         self._raw = raw
-        self.address = int(raw.ctypes.data) + -int(raw.ctypes.data) % entry.LINE
-        self._libc = ctypes.CDLL(None, use_errno=True) if entry.SUPPORTED else None
+        self.address = int(raw.ctypes.data) + -int(raw.ctypes.data) % jobs.LINE
+        self._libc = ctypes.CDLL(None, use_errno=True) if jobs.SUPPORTED else None
         self._lock = threading.Lock()
         self._threads: list[ctypes.c_ulong] = []
         self._ended = False
-        if entry.SUPPORTED:
+        if jobs.SUPPORTED:
             os.register_at_fork(after_in_child=self._after_fork)
             atexit.register(self.end)
 
@@ -50,9 +50,9 @@ class Pool:
             threads, self._threads = self._threads, []
         if self._libc is None or not threads:
             return
-        self._write(entry.STOP, 1)
-        self._write(entry.TURN, -1)
-        wake = [ctypes.c_long(x) for x in (entry.FUTEX, self.address + entry.TURN, entry.FUTEX_WAKE, 1 << 30, 0)]
+        self._write(jobs.STOP, 1)
+        self._write(jobs.TURN, -1)
+        wake = [ctypes.c_long(x) for x in (jobs.FUTEX, self.address + jobs.TURN, jobs.FUTEX_WAKE, 1 << 30, 0)]
         self._libc.syscall(*wake)
         for thread in threads:
             self._libc.pthread_join(thread, None)
@@ -61,7 +61,7 @@ class Pool:
         ctypes.c_int64.from_address(self.address + word).value = value
 
     def _after_fork(self) -> None:
-        ctypes.memset(self.address, 0, entry.STATE_BYTES)
+        ctypes.memset(self.address, 0, jobs.STATE_BYTES)
         self._lock = threading.Lock()
         self._threads = []
 
