@@ -148,5 +148,5 @@ def _plain_locks(tree: ast.AST) -> Iterator[int]:
 
 def test_locks_are_free_in_a_forked_child() -> None:
     # The pool forgets its own lock with its threads; no child of fork uses the parent's device.
-    own = ("core/fork.py", "backends/cpu/pool.py", "backends/gpu/graphs.py")
+    own = ("core/fork.py", "backends/pool.py", "backends/gpu/graphs.py")
     assert _modules_with(_plain_locks, *own) == [], "use colonnade.core.fork.Lock"
