@@ -555,7 +555,8 @@ def test_answers_are_tensorflows(models: Models, name: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_what_is_a_column(models: Models, name: str) -> None:
     program = models(name).on("cpu").program
-    assert (len(program.columns), len(program.dense)) == (KINDS[name].columns, KINDS[name].dense)
+    calls = [line for line in program.dense if line.op != "aten.slice.Tensor"]  # views of a buffer that columns share
+    assert (len(program.columns), len(calls)) == (KINDS[name].columns, KINDS[name].dense)
 
 
 SAVED = (
