@@ -157,8 +157,11 @@ class CodeCache(Generic[Code]):
             return None
         context = cpu_target.target_context
         context.refresh()
-        parts = pickle.loads(content[HASH_BYTES:])
-        results = {name: CompileResult._rebuild(context, *reduced) for name, reduced in parts.items()}
+        try:
+            parts = pickle.loads(content[HASH_BYTES:])
+            results = {name: CompileResult._rebuild(context, *reduced) for name, reduced in parts.items()}
+        except (ImportError, AttributeError):  # made of modules that this version has not
+            return None
         return Made(self._code(results), content)
 
     # --- artifacts --------------------------------------------------------------------------------------------------
@@ -191,14 +194,16 @@ class CodeCache(Generic[Code]):
         """By another process: numba compiles for one CPU a process."""
         LOG.warning("compiling %s once more, for the other machines that load artifacts; it is kept", self._what)
         program = (
-            "import sys, pathlib\n"
+            "import sys, pathlib; sys.path.insert(0, sys.argv[5])\n"
             "from numba.core import config; config.CPU_NAME, config.CPU_FEATURES = sys.argv[1], ''\n"
             "from colonnade.backends import code_cache\n"
             "code_cache.save(code_cache.find(*sys.argv[2:4]).build().content, pathlib.Path(sys.argv[4]))"
         )
         with tempfile.TemporaryDirectory() as folder:
             made = Path(folder) / self.name
-            command = [sys.executable or "python", "-c", program, PORTABLE, self._code.__module__, self.name, str(made)]
+            here = str(Path(__file__).resolve().parents[2])  # where this very version lies, whatever else is installed
+            given = [PORTABLE, self._code.__module__, self.name, str(made), here]
+            command = [sys.executable or "python", "-c", program, *given]
             try:
                 done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
                 why = (done.stderr.strip().splitlines() or [f"it ended with {done.returncode}"])[-1]

@@ -115,7 +115,8 @@ def _spread(value: Any, places: Array, size: int, fill: Any, name: str) -> Any:
         texts = Strings.from_arrow(value)
         lengths = np.zeros(size, np.int64)
         lengths[places] = np.diff(texts.offsets)
-        return Strings(texts.data, np.concatenate([[0], np.cumsum(lengths)])).to_arrow()
+        ends = texts.offsets[0] + np.concatenate([[0], np.cumsum(lengths)])  # texts may begin anywhere in their bytes
+        return Strings(texts.data, ends).to_arrow()
     if isinstance(value, torch.Tensor):
         return torch.from_numpy(_spread(value.detach().numpy(), places, size, fill, name))
     if type(value) is not np.ndarray or value.ndim != 1:

@@ -163,8 +163,8 @@ def test_an_operand_without_a_value_is_an_error_even_inside_a_list(tmp_path: Pat
 
 
 def test_bad_options() -> None:
-    for options in ({"id_policy": "ignore"}, {"threads": 0}):
-        refused(OptionError, MODEL, "at least 1 thread", "error, zero", **options)  # type: ignore[arg-type]
+    for options, wanted in (({"id_policy": "ignore"}, "error, zero"), ({"threads": 0}, "a whole number")):
+        refused(OptionError, MODEL, wanted, **options)  # type: ignore[arg-type]
     program = compiler.compile(MODEL, "reference").program
     with pytest.raises(OptionError, match="a program needs its weights"):
         compiler.compile(program)

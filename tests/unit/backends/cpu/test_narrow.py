@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from colonnade.backends import lanes as all_lanes
 from colonnade.backends import memory
 from colonnade.backends.cpu import CpuBackend, intrinsics
 from colonnade.core import quantize
@@ -54,9 +55,9 @@ def test_every_16_bit_value(dtype: str, dim: int) -> None:
 @pytest.mark.parametrize("lanes", [True, False])
 def test_float16_on_a_cpu_that_cannot_convert_it(lanes: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intrinsics, "_has_f16c", lambda context: False)
-    step = intrinsics.LANES if lanes else 1
+    step = all_lanes.LANES if lanes else 1
     load = intrinsics._load_as_f32(memory.I16, intrinsics._from_f16, step)
-    store = intrinsics.store_lanes if lanes else memory.store_f32
+    store = all_lanes.store_lanes if lanes else memory.store_f32
 
     @memory.kernel
     def copy(source: int, out: int, n: int) -> None:
