@@ -25,7 +25,7 @@ from colonnade.testing.bench import (
     table_rows,
     torch_threads,
 )
-from colonnade.testing.models import named
+from colonnade.testing.models.recipes import recipe
 from colonnade.testing.points import columns_only
 from colonnade.testing.requests import make_request
 from colonnade.testing.timing import BLOCK, alternate, human_seconds
@@ -126,7 +126,7 @@ def test_html_is_escaped() -> None:
 
 def test_every_case_is_of_a_test_model() -> None:
     assert set(DEFAULT) <= set(CASES) and any(c.quick for c in CASES.values())
-    assert all(named(case.model).columns for case in CASES.values())
+    assert all(recipe(case.model).digest for case in CASES.values())
 
 
 def test_the_measured_table_is_of_the_newest_rows(measured: list[Measured], tmp_path: Path) -> None:
