@@ -11,13 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
 from colonnade.core import quantize
 from colonnade.core.expr import fields_of
-from colonnade.core.strings import Strings
 from colonnade.ir.column import Column, fields_read
 from colonnade.ir.evaluate import Elements, elements_of
 from colonnade.ir.program import TRANSPOSED, Program, Weights
@@ -165,9 +163,9 @@ def elements_read(column: Column, program: Program, feed: Mapping[str, Array], r
     return elements_of(column, fields, rows, lengths[0] if lengths else None)
 
 
-def elements_in(value: Array | pa.Array) -> torch.Tensor | Array:
+def elements_in(value: Array) -> torch.Tensor | Array:
     """The elements of an input as ops take them: flat, strings as objects, numbers as a tensor."""
-    flat = Strings.from_arrow(value).to_objects() if isinstance(value, pa.Array) else value.reshape(-1)
+    flat = value.reshape(-1)
     return flat if flat.dtype == object else torch.from_numpy(np.array(flat))
 
 
@@ -211,7 +209,7 @@ def overflowing(
     weights = {name for c in program.columns if c.weights is not None for name in fields_of(c.weights)}
     for name in sorted(dense_inputs | weights):
         value = feed[name]
-        if isinstance(value, pa.Array) or value.dtype.kind != "f" or not value.ndim:
+        if value.dtype.kind != "f" or not value.ndim:
             continue
         large = np.isfinite(value) & (np.abs(value) >= OVERFLOWS)
         offsets = program.input(name).offsets

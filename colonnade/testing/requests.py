@@ -246,7 +246,8 @@ def inputs_of(program: Program, feed: Mapping[str, Array]) -> Mapping[str, Array
     fixed = (i for i in program.inputs if all(isinstance(d, int) for d in i.shape[1:]))
     dense = {i.name: i.shape[1:] for i in fixed if i.offsets is None and i.name not in ends}
     open_ones = {i.name for i in program.inputs} - dense.keys() - ends
-    found = {name: value if name in open_ones else _flat(value) for name, value in fields.items()}
+    as_it_is = {name for name, value in fields.items() if name in open_ones and isinstance(value, np.ndarray)}
+    found = {name: value if name in as_it_is else _flat(value) for name, value in fields.items()}
     shaped = {name: found[name].reshape(rows, *map(int, dense[name])) for name in dense.keys() & found}
     return with_elements(program, {**rest, **found, **shaped})
 
