@@ -203,6 +203,37 @@ done:
   ret void
 }
 
+; The text of a bytes or str object, and its size; null of anything else.
+define internal ptr @text_of(ptr %object, ptr %bytes_kind, ptr %str_kind, ptr %size_at) alwaysinline {
+entry:
+  %missing = icmp eq ptr %object, null
+  br i1 %missing, label %none, label %typed
+typed:
+  %type = call ptr @word(ptr %object, i64 8)
+  %is_bytes = icmp eq ptr %type, %bytes_kind
+  br i1 %is_bytes, label %bytes, label %other
+bytes:
+  %text = getelementptr i8, ptr %object, i64 32
+  %bytes_size_at = getelementptr i8, ptr %object, i64 16
+  %bytes_size = load i64, ptr %bytes_size_at
+  store i64 %bytes_size, ptr %size_at
+  ret ptr %text
+other:
+  %is_str = icmp eq ptr %type, %str_kind
+  br i1 %is_str, label %str, label %none
+str:
+  %utf8 = call ptr @PyUnicode_AsUTF8AndSize(ptr %object, ptr %size_at)
+  %bad = icmp eq ptr %utf8, null
+  br i1 %bad, label %error, label %good
+good:
+  ret ptr %utf8
+error:
+  call void @PyErr_Clear()
+  br label %none
+none:
+  ret ptr null
+}
+
 ; Lay %n strings end to end from %from on, as far as %capacity goes; gives the new total, or -1 at what is no string.
 define internal i64 @lay(ptr %objects, i64 %n, ptr %bytes_kind, ptr %str_kind, i64 %from, ptr %offsets, ptr %data,
                          i64 %capacity) {
@@ -220,30 +251,11 @@ read:
   call void @fetch(ptr %soon, i64 0)
   call void @fetch(ptr %soon, i64 32)
   %object = call ptr @item(ptr %objects, i64 %i, i64 %n)
-  %missing = icmp eq ptr %object, null
-  br i1 %missing, label %no, label %typed
-typed:
-  %type = call ptr @word(ptr %object, i64 8)
-  %is_bytes = icmp eq ptr %type, %bytes_kind
-  br i1 %is_bytes, label %bytes, label %other
-bytes:
-  %bytes_text = getelementptr i8, ptr %object, i64 32
-  %bytes_size_at = getelementptr i8, ptr %object, i64 16
-  %bytes_size = load i64, ptr %bytes_size_at
-  br label %measure
-other:
-  %is_str = icmp eq ptr %type, %str_kind
-  br i1 %is_str, label %str, label %no
-str:
-  %utf8 = call ptr @PyUnicode_AsUTF8AndSize(ptr %object, ptr %size_at)
-  %bad = icmp eq ptr %utf8, null
-  br i1 %bad, label %error, label %good
-good:
-  %str_size = load i64, ptr %size_at
-  br label %measure
+  %text = call ptr @text_of(ptr %object, ptr %bytes_kind, ptr %str_kind, ptr %size_at)
+  %missing = icmp eq ptr %text, null
+  br i1 %missing, label %no, label %measure
 measure:
-  %text = phi ptr [ %bytes_text, %bytes ], [ %utf8, %good ]
-  %size = phi i64 [ %bytes_size, %bytes ], [ %str_size, %good ]
+  %size = load i64, ptr %size_at
   %end = add i64 %total, %size
   %slack = sub i64 %capacity, %total
   %has_room = icmp sle i64 %size, %slack
@@ -259,9 +271,6 @@ measured:
   br label %next
 done:
   ret i64 %total
-error:
-  call void @PyErr_Clear()
-  br label %no
 no:
   ret i64 -1
 }
@@ -341,30 +350,11 @@ read:
   %soon = call ptr @item(ptr %objects, i64 %ahead, i64 %n)
   call void @fetch(ptr %soon, i64 0)
   %object = call ptr @item(ptr %objects, i64 %i, i64 %n)
-  %missing = icmp eq ptr %object, null
-  br i1 %missing, label %no, label %typed
-typed:
-  %type = call ptr @word(ptr %object, i64 8)
-  %is_bytes = icmp eq ptr %type, %bytes_kind
-  br i1 %is_bytes, label %bytes, label %other
-bytes:
-  %bytes_text = getelementptr i8, ptr %object, i64 32
-  %bytes_size_at = getelementptr i8, ptr %object, i64 16
-  %bytes_size = load i64, ptr %bytes_size_at
-  br label %put
-other:
-  %is_str = icmp eq ptr %type, %str_kind
-  br i1 %is_str, label %str, label %no
-str:
-  %utf8 = call ptr @PyUnicode_AsUTF8AndSize(ptr %object, ptr %size_at)
-  %bad = icmp eq ptr %utf8, null
-  br i1 %bad, label %error, label %good
-good:
-  %str_size = load i64, ptr %size_at
-  br label %put
+  %text = call ptr @text_of(ptr %object, ptr %bytes_kind, ptr %str_kind, ptr %size_at)
+  %missing = icmp eq ptr %text, null
+  br i1 %missing, label %no, label %put
 put:
-  %text = phi ptr [ %bytes_text, %bytes ], [ %utf8, %good ]
-  %size = phi i64 [ %bytes_size, %bytes ], [ %str_size, %good ]
+  %size = load i64, ptr %size_at
   %pair = shl i64 %i, 1
   %address_at = getelementptr ptr, ptr %target, i64 %pair
   store ptr %text, ptr %address_at
@@ -375,9 +365,6 @@ put:
   br label %next
 done:
   ret i64 %total
-error:
-  call void @PyErr_Clear()
-  br label %no
 no:
   ret i64 -1
 }
