@@ -270,11 +270,7 @@ def _spread_counts(spread: Node, depth: int, editor: Editor) -> Rewritten | Reje
         return Reject(reason)
     if facts_of(ids).rank != 1:
         return Reject("the ids are no vector")
-    kept = _inside(ids, indices, depth, editor)
-    zero = editor.constant(np.array(0, dtype=np.int32))
-    count = editor.add(Gather(), shape, zero, zero)
-    table = editor.constant(identity(depth))
-    made = editor.add(EmbeddingBag("sum"), table, kept[0], column(editor, kept[1], 0), count)
+    made = _marked(indices, ids, shape, depth, editor)
     return Rewritten(made, f"each id adds its row of the identity matrix of {depth}; others are dropped")
 
 
@@ -296,12 +292,18 @@ def _cross(spread: Node) -> Node | None:
 def _of_cross(cross: Node, depth: int, editor: Editor) -> Rewritten:
     """Counts of the ids of a cross."""
     indices, ids, shape = (editor.item(cross, k) for k in range(3))
-    kept = _inside(ids, indices, depth, editor)
+    made = _marked(indices, ids, shape, depth, editor)
+    return Rewritten(made, f"each id of the cross adds its row of the identity matrix of {depth}")
+
+
+def _marked(indices: Node, ids: Node, shape: Node, depth: int, editor: Editor) -> Node:
+    """The sum of each row's rows of the identity matrix."""
+    kept, kept_indices = _inside(ids, indices, depth, editor)
     zero = editor.constant(np.array(0, dtype=np.int32))
     count = editor.add(Gather(), shape, zero, zero)
-    table = editor.constant(identity(depth))
-    made = editor.add(EmbeddingBag("sum"), table, kept[0], column(editor, kept[1], 0), count)
-    return Rewritten(made, f"each id of the cross adds its row of the identity matrix of {depth}")
+    return editor.add(
+        EmbeddingBag("sum"), editor.constant(identity(depth)), kept, column(editor, kept_indices, 0), count
+    )
 
 
 def _inside(ids: Node, indices: Node, depth: int, editor: Editor) -> tuple[Node, Node]:
