@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -109,7 +110,8 @@ def test_an_infinite_tolerance_hides_no_other_element() -> None:
 
 
 def test_rows_that_may_overflow_are_found() -> None:
-    column, program, _ = _split_column("sum")
+    column, split, _ = _split_column("sum")
+    program = replace(split, inputs=(*split.inputs, Input("d", "float32", (symbol("B"), 2))))
     feed = {"d": np.array([[0, 1], [3e38, 0], [np.inf, 0], [np.nan, -1e20]], F32)}
     assert overflowing(program, frozenset({"d"}), feed, 4).tolist() == [False, True, False, True]
     assert column.name == "x"
