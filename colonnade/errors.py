@@ -49,6 +49,10 @@ class ShapeError(ColonnadeError):
     """Shapes, ranks or dtypes that do not fit together."""
 
 
+class FeatureError(ColonnadeError):
+    """Features that cannot be what they are declared to be; lists every one."""
+
+
 class FeedError(ColonnadeError):
     """A request's input does not match the signature; lists every bad key."""
 

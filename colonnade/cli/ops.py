@@ -15,10 +15,10 @@ from colonnade.errors import OptionError
 from colonnade.frontends.tensorflow.branches import CONTROL
 from colonnade.frontends.tensorflow.rules import RULES
 from colonnade.frontends.tensorflow.spellings import SPELLINGS
-from colonnade.ops.op import COLUMN_OPS, GRAPH_OPS, ExpandOp, FilterOp, GraphOp, MapOp
+from colonnade.ops.op import COLUMN_OPS, GRAPH_OPS, ExpandOp, FilterOp, GraphOp, MapOp, RaggedOp
 from colonnade.testing.kinds import table as kind_table
 
-FORMS = {MapOp: "map", FilterOp: "filter", ExpandOp: "expand"}
+FORMS = {MapOp: "map", FilterOp: "filter", ExpandOp: "expand", RaggedOp: "ragged"}
 
 
 @verb

@@ -19,7 +19,7 @@ from colonnade.ir.element_facts import field_facts, inside
 from colonnade.ir.program import PLACE, Buffer, Input, Program, Ref, batch_dim, operands, refs_in
 from colonnade.ir.table import Table
 from colonnade.ops.graph._on_host import OnHost
-from colonnade.ops.op import ElementFacts, FilterOp
+from colonnade.ops.op import ElementFacts, FilterOp, RaggedOp
 
 INTEGERS = ("int32", "int64")
 FLOATS = ("float32", "float64")
@@ -374,6 +374,8 @@ class _Columns:
     def _infer(self, expr: Expr) -> ElementFacts:
         if expr not in self._inferred:
             assert isinstance(expr, Apply)
+            if isinstance(expr.op, RaggedOp):
+                raise GraphError(f"a column cannot hold {expr.op.name}, which works on whole rows")
             if len(expr.args) != expr.op.arity:
                 raise GraphError(f"{expr.op.name} takes {expr.op.arity} operands", got=str(len(expr.args)))
             self._inferred[expr] = expr.op.infer(*map(self._infer, expr.args))

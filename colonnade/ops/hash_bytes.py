@@ -11,6 +11,8 @@ from colonnade.core.fingerprint import fingerprint64
 from colonnade.errors import ShapeError
 from colonnade.ops.op import ElementFacts, MapOp, Value, structural
 
+FUNCTIONS = {"farm": fingerprint64}
+
 
 @dataclass(frozen=True)
 class HashBytes(MapOp):
@@ -26,10 +28,12 @@ class HashBytes(MapOp):
         (x,) = args
         if x.dtype != "string":
             raise ShapeError("hash_bytes takes strings", got=x.dtype, want="string")
+        if self.function not in FUNCTIONS:
+            raise ShapeError("hash_bytes: no such hash", got=self.function, want=", ".join(FUNCTIONS))
         return ElementFacts("int64")
 
     def reference(self, *args: Value) -> Value:
         """One string at a time, in plain Python."""
         (x,) = args
-        hashes = [fingerprint64(s) for s in np.asarray(x).reshape(-1)]
+        hashes = [FUNCTIONS[self.function](s) for s in np.asarray(x).reshape(-1)]
         return torch.from_numpy(np.array(hashes, dtype=np.uint64).view(np.int64)).reshape(x.shape)

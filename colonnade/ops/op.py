@@ -1,7 +1,8 @@
 """The two kinds of op, and their registries.
 
-A *column op* (`MapOp`, `FilterOp`, `ExpandOp`) says what is done to one element of a column; a *graph op* (`GraphOp`)
-is a whole-tensor op, shaped like the source framework's. Both are frozen dataclasses that hold attributes only.
+A *column op* (`MapOp`, `FilterOp`, `ExpandOp`; `RaggedOp` of whole rows) says what is done to one element of a column;
+a *graph op* (`GraphOp`) is a whole-tensor op, shaped like the source framework's. Both are frozen dataclasses that hold
+attributes only.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from colonnade.core import dims
 from colonnade.core.dims import Dim
 from colonnade.core.expr import Expr
 from colonnade.core.facts import Facts
+from colonnade.core.ragged import Ragged
 
 Value = torch.Tensor | npt.NDArray[Any]
 """A whole tensor for `reference`: torch for numbers and bools, a numpy object array of `bytes` for strings."""
@@ -121,6 +123,35 @@ class ExpandOp(ColumnOp):
     def expand(self, value: Value) -> tuple[Value, torch.Tensor]:
         """All results, flat, and how many came of each element."""
         raise TypeError(f"{type(self).__name__} defines no expand")
+
+
+@dataclass(frozen=True, slots=True)
+class RowFacts:
+    """How the elements of a feature lie in batch rows.
+
+    levels: of offsets: 1, or 2 for rows of lists.   width: elements of every row, where all have as many.
+    """
+
+    levels: int = 1
+    width: int | None = None
+
+
+@dataclass(frozen=True)
+class RaggedOp(ColumnOp):
+    """Whole rows to whole rows: it drops, repeats, pairs or joins elements, and their weights with them.
+
+    most: operands, where the number is open.   Facts: `infer` speaks of the elements, `rows` of how they lie.
+    """
+
+    most: ClassVar[int] = 1
+
+    def rows(self, *args: RowFacts) -> RowFacts:
+        """How the results lie. Errors: ShapeError on rows that it cannot take."""
+        raise TypeError(f"{type(self).__name__} defines no rows")
+
+    def apply(self, *args: Ragged) -> Ragged:
+        """The result for whole operands, whose values are tensors or object arrays: obviously right, not fast."""
+        raise TypeError(f"{type(self).__name__} defines no apply")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from colonnade.errors import ShapeError
 from colonnade.ir.column import POOLINGS, Column, Slot
 from colonnade.ir.program import Buffer, Input, Program, Weights
 from colonnade.ir.table import Table
-from colonnade.ops.op import ColumnOp, ElementFacts, ExpandOp, FilterOp, PositionOp
+from colonnade.ops.op import ColumnOp, ElementFacts, ExpandOp, FilterOp, PositionOp, RaggedOp
 
 Array = npt.NDArray[Any]
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -86,6 +86,13 @@ def _vocabulary(draw: Draw, dtype: str) -> ColumnOp:
     return _op("vocabulary", keys=Const(keys), values=Const(np.arange(size)), **named)
 
 
+def _truncate(draw: Draw) -> ColumnOp:
+    named = {"side": draw(st.sampled_from(("first", "last"))), "padded": draw(st.booleans())}
+    return _op(
+        "truncate", length=draw(st.sampled_from((0, 1, 2, 5))), fill=draw(st.sampled_from((0, -1, b""))), **named
+    )
+
+
 def _op(name: str, **attributes: Any) -> ColumnOp:
     return ops.load()[name](**attributes)
 
@@ -97,7 +104,7 @@ def _keyed(draw: Draw, name: str) -> ColumnOp:
 
 def _is_plain(op: type[ColumnOp]) -> bool:
     """Whether it takes one element and gives one, whatever its place."""
-    return op.arity == 1 and not issubclass(op, FilterOp | ExpandOp | PositionOp)
+    return op.arity == 1 and not issubclass(op, FilterOp | ExpandOp | PositionOp | RaggedOp)
 
 
 _OPS: dict[str, Callable[[Draw], ColumnOp]] = {
@@ -120,6 +127,11 @@ _OPS: dict[str, Callable[[Draw], ColumnOp]] = {
         default=draw(st.sampled_from((0, 3, 11, -1))),
     ),
     "wrap_negative": lambda draw: _op("wrap_negative", size=draw(st.sampled_from((0, 1, 7, 40, 2**31 - 1)))),
+    "keep": lambda draw: _op("keep"),
+    "weigh": lambda draw: _op("weigh"),
+    "cross": lambda draw: _op("cross"),
+    "combine": lambda draw: _op("combine"),
+    "truncate": lambda draw: _truncate(draw),
     "split": lambda draw: _op("split", separator=draw(st.sampled_from(SEPARATORS))),
     "at_least": lambda draw: _op("at_least", bound=draw(st.sampled_from((-5, -1, 0, 1, 3, -(2**31), 2**40)))),
     "at_most": lambda draw: _op("at_most", bound=draw(st.sampled_from((-1, 0, 5, 50, 2**31 - 1, 2**40)))),
@@ -163,7 +175,7 @@ def cases(
     for i in inputs:
         shape = (rows, int(i.shape[1])) if i.offsets is None else (int(used[i.offsets][-1]),)
         is_factor = i.name in factors
-        feed[i.name] = _factors(rng, i.dtype, shape, factors[i.name]) if is_factor else _values(rng, i.dtype, shape)
+        feed[i.name] = _factors(rng, i.dtype, shape, factors[i.name]) if is_factor else values_of(rng, i.dtype, shape)
     return Case(Program((*inputs, *ends), tables, placed, buffers, (), ()), weights, feed, rows)
 
 
@@ -386,7 +398,8 @@ def _table_rows(rng: np.random.Generator, table: Table) -> Array:
     return values
 
 
-def _values(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+def values_of(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> Array:
+    """Values of a dtype, extremes and what is no number among them; strings as an object array of bytes."""
     size = math.prod(shape)
     if dtype == "string":
         out: Array = np.empty(size, dtype=object)

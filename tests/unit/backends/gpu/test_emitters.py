@@ -13,7 +13,11 @@ from colonnade.backends.gpu import ops as emitters
 from colonnade.backends.gpu.emit import EMITTERS
 from colonnade.backends.gpu.source import DEVICE, fragment, module_text
 
-ELSEWHERE = {"split": "kinds/lanes.py loops over the tokens"}
+WHOLE_ROWS = "works on whole rows: a program has none, the transform of features runs it"
+ELSEWHERE = {
+    "split": "kinds/lanes.py loops over the tokens",
+    **dict.fromkeys(("combine", "cross", "keep", "truncate", "weigh"), WHOLE_ROWS),
+}
 """Column ops without an emitter, each with the reason."""
 FILES = sorted(p.stem for p in DEVICE.glob("*.py") if p.stem not in ("__init__", "jit"))
 

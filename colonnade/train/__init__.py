@@ -1,0 +1,1 @@
+"""Training: features, tables, optimizers; independent of how programs are served."""

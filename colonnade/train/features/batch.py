@@ -1,0 +1,120 @@
+"""A batch of fields as users give it, held against what is declared of it. Nothing of the caller is written to.
+
+Legend: B batch rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade.backends.feed_values import Unfit, as_array
+from colonnade.core.ragged import Ragged
+from colonnade.core.strings import Strings
+from colonnade.errors import FeedError, listed
+from colonnade.frontends.feature import FieldSpec
+from colonnade.frontends.feature_set import READ_AS
+
+
+def read(batch: Mapping[str, Any], fields: Sequence[FieldSpec]) -> tuple[dict[str, Ragged], int]:
+    """Every field as `Ragged`, and B.
+
+    batch: a dense field `[B]` or `[B, width]` in any array; any other, and a weighted one, as `Ragged`.
+    Facts: strings become `Strings` or stay; numbers are not copied unless they are read as another dtype.
+    Errors: FeedError that lists every field that is missing or does not fit.
+    """
+    found: dict[str, Ragged] = {}
+    wrong: list[str] = []
+    for spec in fields:
+        if spec.name not in batch:
+            wrong.append(f"{spec.name!r} is missing")
+            continue
+        try:
+            found[spec.name] = _field(batch[spec.name], spec)
+        except Unfit as fault:
+            wrong.append(f"{spec.name!r} {fault}")
+    rows = {x.rows for x in found.values()}
+    if len(rows) > 1 and not wrong:
+        usual = max(rows, key=[x.rows for x in found.values()].count)
+        wrong += [f"{name!r} has {x.rows} rows, others {usual}" for name, x in found.items() if x.rows != usual]
+    if wrong:
+        raise FeedError(f"{len(wrong)} fields do not fit their declaration", got=listed(wrong))
+    return found, next(iter(rows), 0)
+
+
+def _field(value: Any, spec: FieldSpec) -> Ragged:
+    if not isinstance(value, Ragged):
+        if spec.ragged or spec.weighted:
+            raise Unfit("is a plain array, want Ragged" + (" with weights" if spec.weighted else ""))
+        return _dense(value, spec)
+    levels = spec.ragged or 1
+    if len(value.offsets) != levels:
+        raise Unfit(f"has {len(value.offsets)} levels of offsets, want {levels}")
+    values = _values(value.values, spec)
+    _check_offsets(value, _length(values), spec)
+    weights = value.weights
+    if (weights is not None) != spec.weighted:
+        raise Unfit("has no weights" if weights is None else "has weights, which are not declared")
+    if weights is not None and (weights.dtype != torch.float32 or weights.shape != (_length(values),)):
+        raise Unfit(f"has weights {weights.dtype}{list(weights.shape)}, want float32[{_length(values)}]")
+    return Ragged(values, value.offsets, weights)
+
+
+def _dense(value: Any, spec: FieldSpec) -> Ragged:
+    if isinstance(value, Strings):
+        values: Any = value
+        shape: tuple[int, ...] = (len(value) // spec.width, spec.width) if len(value) % spec.width == 0 else ()
+    else:
+        array = as_array(value, spec.dtype)
+        shape = array.shape
+        values = _values(array.reshape(-1), spec)
+    if len(shape) not in (1, 2) or (shape[1] if len(shape) == 2 else 1) != spec.width:
+        raise Unfit(f"is of shape {list(shape)}, want [B, {spec.width}]")
+    return Ragged(values, (torch.arange(shape[0] + 1) * spec.width,))
+
+
+def _values(values: Any, spec: FieldSpec) -> Any:
+    if isinstance(values, Strings):
+        if spec.dtype != "string":
+            raise Unfit(f"holds strings, want {spec.dtype}")
+        return values
+    array = as_array(values, spec.dtype)
+    if array.ndim != 1:
+        raise Unfit(f"has values of shape {list(array.shape)}, want [N]")
+    if spec.dtype == "string":
+        return Strings.from_objects(array)
+    array = np.ascontiguousarray(array, READ_AS.get(spec.dtype, spec.dtype))
+    return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def _check_offsets(value: Ragged, num_values: int, spec: FieldSpec) -> None:
+    for level, fault in enumerate(_offset_faults(value, num_values)):
+        if fault:
+            raise Unfit(f"has offsets{f'[{level}]' if spec.ragged == 2 else ''} that {fault}")
+    if spec.ragged == 0 and not bool((value.offsets[0].diff() == spec.width).all()):
+        raise Unfit(f"is dense, but a row has not {spec.width} elements")
+
+
+def _offset_faults(value: Ragged, num_values: int) -> Iterator[str]:
+    for level, offsets in enumerate(value.offsets):
+        inner = level == len(value.offsets) - 1
+        cut = num_values if inner else len(value.offsets[level + 1]) - 1
+        what = "values" if inner else "lists"
+        if offsets.dtype != torch.int64 or offsets.ndim != 1 or len(offsets) == 0:
+            yield f"are {offsets.dtype}{list(offsets.shape)}, want int64[B + 1]"
+        elif int(offsets[0]) != 0:
+            yield f"begin at {int(offsets[0])}, want 0"
+        elif bool((offsets.diff() < 0).any()):
+            row = int((offsets.diff() < 0).nonzero()[0])
+            yield f"give row {row} the length {int(offsets[row + 1] - offsets[row])}"
+        elif int(offsets[-1]) != cut:
+            yield f"end at {int(offsets[-1])}, but there are {cut} {what}"
+        else:
+            yield ""
+
+
+def _length(values: Any) -> int:
+    return len(values)
