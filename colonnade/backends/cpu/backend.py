@@ -209,6 +209,7 @@ class CpuColumns:
         words[w.CHUNKS // 8] = chunks
         words[w.CHUNK_ROWS // 8] = chunk
         words[w.ITEMS // 8] = chunks * self._blocks
+        words[w.WORKERS // 8] = helpers + 1
         words[w.NEXT // 8] = 0
         words[w.FAILED // 8] = 0
         words[w.ZEROED // 8] = 0

@@ -47,6 +47,8 @@ MISS_COST, LAST_CACHE_BYTES = 20, 1 << 26
 FIRST_CACHE_BYTES = 24 << 10
 """Of a core's first cache (32 KB or more), what tables and boundaries of a block may take."""
 BYTES_A_BOUNDARY = 8
+MOST_SPREAD = 2
+"""What lies side by side takes at most so many times its own bytes."""
 LEAST_COLUMNS = 8
 """Columns of a block of single ones, whatever they read: their slots fill whole cache lines."""
 BLOCK_COLUMNS = {w.SINGLE: scratch.BLOCK_COLUMNS, w.POOLED: 4, w.NUMERIC: 32, w.SPREAD: 4}
@@ -163,10 +165,27 @@ def _blocks(made: Sequence[Made], first: int) -> Words:
             end += 1
         kind, offsets, *_ = made[at].group
         adjacent = all(a.slot[1] == b.slot[0] for a, b in itertools.pairwise(made[at:end]))
-        rows.append([kind, first + w.DESCRIPTOR_BYTES * at, end - at, offsets, int(adjacent), 0, 0])
+        rows.append(
+            [kind, first + w.DESCRIPTOR_BYTES * at, end - at, offsets, int(adjacent), 0, 0, *_reads(made[at:end])]
+        )
         at = end
     _share_lines(rows, made)
     return np.array(rows, np.int64).reshape(-1, w.BLOCK_BYTES // 8)
+
+
+def _reads(block: Sequence[Made]) -> tuple[int, int]:
+    """Where the boundaries and small tables of a block's columns lie, if side by side, and their bytes.
+
+    Facts: they are put into memory column by column; boundaries that columns share may lie elsewhere.
+    """
+    tables = [m.table for m in block]
+    if not all(
+        m.words[w.TREE // 8] and end - begin <= FAR_BYTES for m, (begin, end) in zip(block, tables, strict=True)
+    ):
+        return 0, 0
+    first, last = min(begin for begin, _ in tables), max(end for _, end in tables)
+    first = min([first, *(t for m in block if first - FAR_BYTES < (t := int(m.words[w.TREE // 8])) < first)])
+    return (first, last - first) if last - first <= MOST_SPREAD * sum(m.touched for m in block) else (0, 0)
 
 
 def _share_lines(rows: list[list[int]], made: Sequence[Made]) -> None:
@@ -206,6 +225,7 @@ class Made:
 
     group: columns of equal groups may share a block; its kind comes first, then where the address of offsets lies.
     slot: where the first slot begins and ends in an output row.   touched: bytes of its table, and what finds the ids.
+    table: addresses of its begin and end.
     work, element_work: cost of a batch row, of an element of a ragged row by the `offsets`.
     """
 
@@ -213,6 +233,7 @@ class Made:
     group: tuple[int, ...]
     slot: tuple[int, int]
     touched: int
+    table: tuple[int, int]
     bound: int
     work: float
     streams: bool
@@ -271,7 +292,9 @@ class _Builder:
         work = ROW_COST + max(width, 0) * each
         begin = int(row[w.OFFSET // 8])
         touched = max(bound, 1) * (int(row[w.ROW_BYTES // 8]) + BYTES_A_BOUNDARY * int(row[w.TREE // 8] != 0))
-        return Made(row, group, (begin, begin + 4 * dim), touched, bound, work, aligned, offsets, each)
+        first = int(row[w.TABLE // 8])
+        table = (first, first + bound * int(row[w.ROW_BYTES // 8]))
+        return Made(row, group, (begin, begin + 4 * dim), touched, table, bound, work, aligned, offsets, each)
 
     def width(self, field: str) -> int:
         """Elements a batch row of a field, or RAGGED."""

@@ -10,10 +10,14 @@ from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.intrinsics import scratch
 from colonnade.backends.cpu.lookups import copy_slots, slot_of
 from colonnade.backends.cpu.offsets import cut
-from colonnade.backends.cpu.scratch import SCRATCH_BYTES
+from colonnade.backends.cpu.rows import LINE
+from colonnade.backends.cpu.scratch import AHEAD, AHEAD_LINES, SCRATCH_BYTES
 from colonnade.backends.cpu.units import run_numeric, run_pooled, run_single, run_split, run_spread
 from colonnade.backends.cpu.widen import put_row
-from colonnade.backends.memory import kernel, load_i64
+from colonnade.backends.memory import kernel, load_i64, store_i64
+
+LINES_A_ROW = 8
+"""Cache lines that a block of some eight columns may read a row: with more, most of the lines are never needed."""
 
 _memory = scratch(SCRATCH_BYTES)
 
@@ -38,6 +42,18 @@ def _column(call: int, kind: int, d: int, s: int, begin: int, end: int) -> None:
 
 
 @kernel
+def _look_ahead(call: int, s: int, item: int, number: int, rows: int) -> None:
+    """Note what a worker is to read ahead while it runs an item: most of it, or nothing."""
+    chunks = load_i64(call + w.CHUNKS)
+    after, lines = (item + load_i64(call + w.WORKERS)) // chunks, 0
+    if number < after < load_i64(call + w.ITEMS) // chunks:
+        block = load_i64(call + w.BLOCKS) + w.BLOCK_BYTES * after
+        store_i64(s + AHEAD, load_i64(block + w.READS))
+        lines = load_i64(block + w.READ_BYTES) // LINE
+    store_i64(s + AHEAD_LINES, lines if lines <= LINES_A_ROW * rows else 0)
+
+
+@kernel
 def work(call: int) -> int:
     """Claim and run items of a call until none is left: a caller and its helpers run this at the same time."""
     s = _memory()
@@ -56,6 +72,7 @@ def work(call: int) -> int:
             offsets, part = load_i64(call + word), item - number * chunks
             begin, end = cut(offsets, batch, part, chunks), cut(offsets, batch, part + 1, chunks)
         if kind == w.SINGLE:
+            _look_ahead(call, s, item, number, end - begin)
             run_single(call, block, s, begin, end)
         else:
             for c in range(load_i64(block + w.COUNT)):

@@ -168,20 +168,27 @@ def _high_product(typing: Any, a: Any, b: Any) -> Any:
 high_product: Callable[[np.uint64, np.uint64], np.uint64] = _high_product
 
 
-@intrinsic
-def _prefetch(typing: Any, address: Any) -> Any:
-    """Hint that the cache line at the address will be read."""
+def _hint(locality: int) -> Callable[[int], None]:
+    """Ask for the cache line at an address. locality: 3 for the first cache, 2 for the second."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
-        hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-        builder.call(hint, [builder.inttoptr(args[0], POINTER), *(ir.Constant(I32, k) for k in (0, 3, 1))])
-        return context.get_dummy_value()
+    @intrinsic
+    def hint(typing: Any, address: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            kind = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
+            function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
+            builder.call(
+                function, [builder.inttoptr(args[0], POINTER), *(ir.Constant(I32, k) for k in (0, locality, 1))]
+            )
+            return context.get_dummy_value()
 
-    return types.void(types.int64), generate
+        return types.void(types.int64), generate
+
+    found: Callable[[int], None] = hint
+    return found
 
 
-prefetch: Callable[[int], None] = _prefetch
+prefetch = _hint(3)
+prefetch_second = _hint(2)
 
 
 @intrinsic

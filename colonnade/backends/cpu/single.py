@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
-from colonnade.backends.cpu.intrinsics import stream_lanes
+from colonnade.backends.cpu.intrinsics import prefetch_second, stream_lanes
 from colonnade.backends.cpu.lookups import copy_slots
 from colonnade.backends.cpu.rows import LINE, copy_row, stream_row
-from colonnade.backends.cpu.scratch import DESTINATIONS, ROW_PITCH, ROW_TILE, ROWS_OF_BLOCK
+from colonnade.backends.cpu.scratch import AHEAD, AHEAD_LINES, DESTINATIONS, ROW_PITCH, ROW_TILE, ROWS_OF_BLOCK
 from colonnade.backends.cpu.tiles.bucketize import bucketized_rows
 from colonnade.backends.cpu.units import element_rows, implements
 from colonnade.backends.cpu.widen import widen
@@ -91,6 +91,14 @@ def _widen_block(s: int, count: int, n: int, shift: int, stride: int, dim: int, 
         shift += stride
 
 
+@kernel
+def _read_ahead(s: int, begin: int, end: int, of: int) -> None:
+    """Begin to read parts begin .. end - 1, `of` which there are, of what the next item reads."""
+    lines, address = load_i64(s + AHEAD_LINES), load_i64(s + AHEAD)
+    for k in range(lines * begin // of, lines * end // of):
+        prefetch_second(address + LINE * k)
+
+
 @implements(units.run_single)
 def run_single(call: int, block: int, s: int, begin: int, end: int) -> int:
     """Rows begin .. end - 1 of a block."""
@@ -106,6 +114,9 @@ def run_single(call: int, block: int, s: int, begin: int, end: int) -> int:
     for start in range(begin, end, ROW_TILE):
         n = min(ROW_TILE, end - start)
         for c in range(count + 1 if takes else count):
+            if c < count:
+                at = (start - begin) * count + c * n
+                _read_ahead(s, at, at + n, (end - begin) * count)
             d = first + w.DESCRIPTOR_BYTES * c
             rows = s + ROWS_OF_BLOCK + ROW_PITCH * c
             tree = load_i64(d + w.TREE)

@@ -54,7 +54,9 @@ BLOCK_OFFSETS = 24  # that of all its columns
 ADJACENT = 32  # 1 where each slot begins where the one of the column before ends
 TAKEN = 40  # 1 where the block before writes its first slot, in rows where this is the second half of a cache line
 TAKES = 48  # 1 where it does so for the block after it
-BLOCK_BYTES = 56
+READS = 56  # address of the small tables and boundaries that its rows read most of, or 0
+READ_BYTES = 64
+BLOCK_BYTES = 72
 
 SINGLE, POOLED, NUMERIC, SPREAD = range(4)
 
@@ -71,6 +73,7 @@ NEXT = 64  # the next item to be claimed; on a cache line of its own
 # At WORK of jobs.py (144) lies the address of the engine.
 FAILED = 128  # 1 after an id outside its table, under the policy error
 ZEROED = 136  # ids replaced by a row of zeros
+WORKERS = 152  # threads that claim items: one that runs an item likely claims the one so many later next
 SOURCES = 192  # addresses of the buffers, in the order of DTYPES, string data last
 DTYPES = ("float32", "float64", "int32", "int64", "string")
 STRING_DATA = SOURCES + 8 * len(DTYPES)
