@@ -111,7 +111,10 @@ def betainc(tmp_path_factory: pytest.TempPathFactory) -> Path:
         beta = tf.raw_ops.Betainc(a=value, b=value, x=value, name="beta")
         first = tf.raw_ops.Zeta(x=beta, q=value, name="zeta")
         second = tf.identity(beta + tf.raw_ops.Lgamma(x=value, name="gamma"))
-        return {"x": value}, {"good": good, "first": first, "second": second}
+        ids = tf.cast(tf.raw_ops.Digamma(x=value, name="psi"), tf.int32)
+        rows = tf.compat.v1.get_variable("some/rows", (9, 2), tf.float32)
+        third = tf.reduce_sum(tf.gather(rows, ids), 1)
+        return {"x": value}, {"good": good, "first": first, "second": second, "third": third}
 
     return saved(tmp_path_factory.mktemp("betainc") / "model", made)
 
@@ -120,9 +123,10 @@ def test_unsupported_ops_are_one_error_that_lists_them_with_the_outputs_they_fee
     error = refused(
         UnsupportedOps,
         betainc,
-        "2 node(s) of the model use ops that are not supported",
-        "beta (Betainc) feeds first, second",
-        "gamma (Lgamma) feeds second",
+        "3 node(s) of the model use ops that are not supported",
+        "beta (Betainc) feeds first, second; reads x",
+        "gamma (Lgamma) feeds second; reads x",
+        "psi (Digamma) feeds third; columns of x in table some/rows",
         "colonnade ops",
         "--outputs good",
     )

@@ -18,6 +18,7 @@ from colonnade.frontends.tensorflow import saved_model, unread_tables, vocabular
 from colonnade.frontends.tensorflow.branches import CONTROL, UNDECIDED, Branches, said
 from colonnade.frontends.tensorflow.bundle import Bundle
 from colonnade.frontends.tensorflow.checkpoint import Stored, stored_variables
+from colonnade.frontends.tensorflow.columns_fed import ColumnsFed
 from colonnade.frontends.tensorflow.composites import plain_inputs
 from colonnade.frontends.tensorflow.functions import BRANCH, EFFECTS, FlatGraph, canonical, inline, node_of, raw
 from colonnade.frontends.tensorflow.lookup_tables import (
@@ -479,13 +480,15 @@ class _Importer:
         return source.name in self.handles
 
     def _refusal(self, outputs: Mapping[str, str]) -> UnsupportedOps:
-        """One error that lists every unsupported node with the outputs it feeds."""
+        """One error that lists every unsupported node with the columns and the outputs it feeds."""
         feeds: dict[str, list[str]] = {name: [] for name in self.unsupported}
         for key, ref in outputs.items():
             for name in feeds.keys() & self._needed((node_of(ref),)):
                 feeds[name].append(key)
+        columns = ColumnsFed(self.by_name, {node_of(ref): key for ref, (key, _) in self.inputs.items()})
         lines = [
-            f"{name} ({op}) feeds {', '.join(feeds[name]) or 'an effect'}" for name, op in self.unsupported.items()
+            f"{name} ({op}) feeds {', '.join(feeds[name]) or 'an effect'}; {columns.of(name)}"
+            for name, op in self.unsupported.items()
         ]
         bad = {key for keys in feeds.values() for key in keys}
         fine = [key for key in outputs if key not in bad]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from colonnade.errors import listed
+from colonnade.frontends.tensorflow.columns_fed import LOOKUPS, table_of
 from colonnade.frontends.tensorflow.functions import node_of, reachable
-from colonnade.frontends.tensorflow.protos import MetaGraph, Node
+from colonnade.frontends.tensorflow.protos import MetaGraph
 from colonnade.ir.explanation import Notice
 
 KIND = "unread-tables"
-LOOKUPS = ("Gather", "GatherV2", "ResourceGather")
-VARIABLES = ("Variable", "VariableV2", "VarHandleOp")
-_THROUGH = ("Identity", "ReadVariableOp")
 
 
 def look(meta: MetaGraph) -> Iterator[Notice]:
@@ -23,7 +21,7 @@ def look(meta: MetaGraph) -> Iterator[Notice]:
     nodes = {node.name: node for node in meta.nodes}
     needed = {node.name for node in reachable(nodes, [node_of(name) for name in results])}
     lookups = [node for node in meta.nodes if node.op in LOOKUPS and node.name not in needed and node.inputs]
-    tables = {table: node.name for node in lookups if (table := _table(nodes, node.inputs[0])) not in needed}
+    tables = {table: node.name for node in lookups if (table := table_of(nodes, node.inputs[0])) not in needed}
     unread = [f"variable {table!r}, looked up by {lookup!r}" for table, lookup in tables.items() if table]
     if unread:
         yield Notice(
@@ -32,11 +30,3 @@ def look(meta: MetaGraph) -> Iterator[Notice]:
             where=listed(unread),
             help="they take room in the checkpoint; was their column left out of the network?",
         )
-
-
-def _table(nodes: Mapping[str, Node], ref: str) -> str:
-    """The variable behind the operand of a lookup; empty where it is something else."""
-    node = nodes.get(node_of(ref))
-    while node is not None and node.op in _THROUGH and node.inputs:
-        node = nodes.get(node_of(node.inputs[0]))
-    return node.name if node is not None and node.op in VARIABLES else ""
