@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 
 from colonnade.backends.cpu import CpuBackend, backend
+from colonnade.backends.cpu import words as w
+from colonnade.backends.cpu.cache import ENGINE
+from colonnade.backends.cpu.descriptor import lower_columns
 from colonnade.core import dims
 from colonnade.core.batch import Layout, Packed, Place
 from colonnade.core.consts import Const
@@ -65,3 +70,26 @@ def _aligned(rows: int, width: int) -> np.ndarray:
     raw = np.full(rows * width + 16, np.nan, np.float32)
     skip = -raw.ctypes.data % 64 // 4
     return raw[skip : skip + rows * width].reshape(rows, width)
+
+
+@pytest.mark.parametrize(("rows", "shared", "says"), [(50, True, True), (50, False, True), (5000, True, False)])
+def test_blocks_say_where_their_small_tables_lie(rows: int, shared: bool, says: bool) -> None:
+    """Whatever a block says lies within memory of its own, all of its tables and, unless shared, boundaries in it."""
+    names = [f"c{c}" for c in range(24)]
+    ops = [Bucketize(Const(np.arange(1, rows, dtype=np.float32) + (0 if shared else c))) for c in range(len(names))]
+    columns = tuple(
+        Column(n, Apply(op, Field(n)), n, "sum", slots=(Slot("o", 8 * c, 8),))
+        for c, (n, op) in enumerate(zip(names, ops, strict=True))
+    )
+    tables = {n: np.zeros((rows, 8), np.float32) for n in names}
+    program = Program((), tuple(Table(n, rows, 8) for n in names), columns, (Buffer("o", B, 192),), (), ())
+    layout = Layout(B, {n: Place("float32", c, 1) for c, n in enumerate(names)}, {"float32": len(names)})
+    lowered = lower_columns(columns, program, Weights(tables, {}, {}), layout, ENGINE.warm().tiles)
+    for block in lowered.blocks.tolist():
+        begin, size = block[w.READS // 8], block[w.READ_BYTES // 8]
+        assert (size > 0) == says
+        for number in range(block[w.COUNT // 8] if says else 0):
+            words = np.ctypeslib.as_array((ctypes.c_int64 * 32).from_address(block[w.COLUMN // 8] + 256 * number))
+            table, tree = int(words[w.TABLE // 8]), int(words[w.TREE // 8])
+            assert begin <= table and table + rows * 32 <= begin + size
+            assert shared or begin <= tree < begin + size
