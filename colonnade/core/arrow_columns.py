@@ -9,7 +9,6 @@ Source: docs/decisions/0013-feeds-read-in-one-loop.md
 from __future__ import annotations
 
 import ctypes
-import functools
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from ctypes import c_int64, c_void_p
@@ -19,8 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from colonnade.core.fork import Lock
-from colonnade.core.native import Native, compiled
+from colonnade.core.native import Native, compiled, made_once
 from colonnade.core.objects import Array, Bytes, Empty, Offsets
 
 STRUCT_BYTES = 80
@@ -274,16 +272,8 @@ class _Loops:
     release: Callable[[int], None]
 
 
-_LOCK = Lock()
-
-
+@made_once
 def _loops() -> _Loops:
-    with _LOCK:  # two threads would compile twice, and the loser's code would go away under its caller
-        return _compiled()
-
-
-@functools.cache
-def _compiled() -> _Loops:
     native = compiled(IR)
     whole, place = c_int64, c_void_p
     columns = (place, place, whole, place, whole, whole, whole, whole, place)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Callable
 from ctypes import PYFUNCTYPE, c_void_p
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import llvmlite.binding as llvm
+
+from colonnade.core.fork import Lock
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,3 +43,19 @@ def compiled(text: str) -> Native:
             engine.add_global_mapping(function, address)
     engine.finalize_object()
     return Native(engine)
+
+
+def made_once(make: Callable[[], T]) -> Callable[[], T]:
+    """What `make` gives, made at the first call. Facts: by one thread, whose result all get.
+
+    Two threads would compile the same code twice, and the loser's would go away under its caller.
+    """
+    lock = Lock()
+    cached = functools.cache(make)
+
+    @functools.wraps(make)
+    def get() -> T:
+        with lock:
+            return cached()
+
+    return get

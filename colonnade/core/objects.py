@@ -21,8 +21,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.core.fork import Lock
-from colonnade.core.native import Native, compiled
+from colonnade.core.native import Native, compiled, made_once
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -381,16 +380,8 @@ class _Loops:
     places: Callable[..., int]
 
 
-_LOCK = Lock()
-
-
+@made_once
 def _loops() -> _Loops:
-    with _LOCK:  # two threads would compile twice, and the loser's code would go away under its caller
-        return _compiled()
-
-
-@functools.cache
-def _compiled() -> _Loops:
     native = compiled(IR)
     whole, number, place, value = c_int64, c_int32, c_void_p, py_object
     return _Loops(

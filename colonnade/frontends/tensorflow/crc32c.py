@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from ctypes import c_int64, c_void_p
 
@@ -10,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite.binding import get_host_cpu_features
 
-from colonnade.core.fork import Lock
-from colonnade.core.native import Native, compiled
+from colonnade.core.native import Native, compiled, made_once
 
 _POLYNOMIAL = 0x82F63B78
 _STEP = 8
@@ -84,10 +82,7 @@ done:
     return native, native.function("crc", c_int64, c_int64, c_void_p, c_int64, c_void_p)
 
 
-_LOCK = Lock()
-
-
-@functools.cache
+@made_once
 def _loop() -> tuple[Native, Callable[..., int]]:
     return loop_of(bool(get_host_cpu_features().get("sse4.2")))
 
@@ -102,8 +97,7 @@ def extend(crc: int, data: bytes | memoryview) -> int:
     state = crc ^ 0xFFFFFFFF
     if len(data) > _SHORT:
         whole = len(data) // _STEP * _STEP
-        with _LOCK:  # two threads would compile twice, and the loser's code would go away under its caller
-            _, loop = _loop()
+        _, loop = _loop()
         state = loop(state, np.frombuffer(data, np.uint8).ctypes.data, whole, TABLES.ctypes.data)
         data = data[whole:]
     for byte in bytes(data):
