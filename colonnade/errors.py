@@ -61,6 +61,14 @@ class IdRangeError(ColonnadeError):
     """An id outside its table, under the policy `error`."""
 
 
+class BudgetError(ColonnadeError):
+    """Tables would take more memory than they may; nothing was changed."""
+
+
+class GradientError(ColonnadeError):
+    """A gradient that is NaN or infinite, under the policy `error`; nothing was changed."""
+
+
 class ConsistencyError(ColonnadeError):
     """Two parts of Colonnade that must agree do not: a fault of its own, not of the request."""
 

@@ -1,1 +1,1 @@
-"""Training: features, tables, optimizers; independent of how programs are served."""
+"""Training: features of a batch, dynamic tables with their optimizers, pooling and its gradients."""

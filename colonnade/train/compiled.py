@@ -1,0 +1,60 @@
+"""The compiled loops of training, as `code_cache` keeps them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from numba import types
+
+from colonnade.backends import atomics, jobs, lanes, memory
+from colonnade.backends.code_cache import CodeCache, Results
+from colonnade.backends.cpu import intrinsics
+from colonnade.backends.cpu import rows as pooled_rows
+from colonnade.train import loops
+from colonnade.train.loops import rows, slots
+from colonnade.train.loops.entry import ENTRIES
+
+Loop = Callable[..., int]
+
+PARTS = (slots, rows)
+"""The files that hold loops that Python calls: importing them registers these."""
+ELSEWHERE = (atomics, jobs, lanes, memory, intrinsics, pooled_rows)
+"""Other modules that compiled functions or numbers in them come from."""
+
+
+@dataclass(frozen=True)
+class Loops:
+    """The loops in memory, by name. results: keep the code alive."""
+
+    loops: Mapping[str, Loop]
+    results: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> Loop:
+        return self.loops[name]
+
+
+def _sources() -> Iterator[Path]:
+    yield Path(__file__)
+    yield from sorted(Path(str(loops.__file__)).parent.rglob("*.py"))
+    for module in ELSEWHERE:
+        yield Path(str(module.__file__))
+
+
+def _results() -> Results:
+    results = {}
+    for name, function in sorted(ENTRIES.items()):
+        signature = (types.int64,) * len(inspect.signature(function.py_func).parameters)
+        function.compile(signature)
+        results[name] = function.overloads[signature]
+    return results
+
+
+def _loops(results: Results) -> Loops:
+    return Loops({name: result.entry_point for name, result in results.items()}, results)
+
+
+LOOPS = CodeCache("train", "the loops of training", _sources, _results, _loops)

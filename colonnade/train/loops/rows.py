@@ -1,0 +1,192 @@
+"""Rows of a store: made, freed, gathered, copied.
+
+Legend: `store` is the address of a store's words; U distinct keys; `rows` is int64 [U], -1: no row; D embedding_dim.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from colonnade.backends.cpu.intrinsics import bf16_number, f16_number, prefetch
+from colonnade.backends.lanes import LANES, load_lanes, store_lanes
+from colonnade.backends.memory import (
+    kernel,
+    load_f32,
+    load_f64,
+    load_i32,
+    load_i64,
+    load_u8,
+    load_u64,
+    store_f32,
+    store_i64,
+    store_u8,
+)
+from colonnade.train.loops import words as w
+from colonnade.train.loops.entry import entry
+from colonnade.train.loops.narrow import store_bf16, store_f16
+from colonnade.train.loops.philox import draw
+from colonnade.train.loops.slots import hash_of, publish, row_at, table_at, withdraw
+
+AHEAD = 8
+LINE = 64
+
+
+@kernel
+def load_value(form: int, values: int, k: int) -> np.float32:
+    """Value k of stored values."""
+    if form == w.FLOAT32:
+        return load_f32(values + 4 * k)
+    return bf16_number(values + 2 * k) if form == w.BFLOAT16 else f16_number(values + 2 * k)
+
+
+@kernel
+def store_value(form: int, values: int, k: int, x: np.float32) -> None:
+    """Write value k of stored values, rounded to the nearest, ties to even."""
+    if form == w.FLOAT32:
+        store_f32(values + 4 * k, x)
+    elif form == w.BFLOAT16:
+        store_bf16(values + 2 * k, x)
+    else:
+        store_f16(values + 2 * k, x)
+
+
+@kernel
+def prefetch_row(store: int, row: int) -> None:
+    """Begin to read a row, its first four cache lines."""
+    if row >= 0:
+        at = row_at(store, row)
+        for line in range(0, min(load_i64(store + w.ROW_BYTES), 4 * LINE), LINE):
+            prefetch(at + line)
+
+
+@kernel
+def _take_row(store: int) -> int:
+    free = load_i64(store + w.NUM_FREE)
+    if free > 0:
+        store_i64(store + w.NUM_FREE, free - 1)
+        return load_i64(load_i64(store + w.FREE) + 8 * (free - 1))
+    row = load_i64(store + w.NUM_ROWS)
+    store_i64(store + w.NUM_ROWS, row + 1)
+    return row
+
+
+@kernel
+def _fill(store: int, at: int, table: int, id_: int) -> None:
+    form, values = load_i64(store + w.FORM), at + w.VALUES
+    for k in range(load_i64(store + w.DIM)):
+        store_value(form, values, k, draw(table, id_, k))
+    states, fresh = at + load_i64(store + w.STATES), load_i64(table + w.FRESH_STATE)
+    for k in range(load_i64(store + w.NUM_STATES)):
+        store_f32(states + 4 * k, load_f32(fresh + 4 * k))
+
+
+@entry
+def insert(store: int, tables: int, ids: int, count: int, wanted: int, rows: int, step: int) -> int:
+    """A new row for each key that has none and is wanted; gives how many.
+
+    wanted: uint8 [U].   rows: those of new rows are written.   Facts: the keys are distinct; there is room.
+    """
+    made = 0
+    for u in range(count):
+        if load_i64(rows + 8 * u) >= 0 or load_u8(wanted + u) == 0:
+            continue
+        number, id_ = load_i64(tables + 8 * u), load_i64(ids + 8 * u)
+        table, row = table_at(store, number), _take_row(store)
+        at = row_at(store, row)
+        _fill(store, at, table, id_)
+        store_i64(at + w.STEP, step)
+        store_i64(at + w.COUNT, 0)
+        store_i64(at + w.ID, id_)
+        store_i64(at + w.TABLE, number)
+        publish(store, hash_of(load_u64(table + w.HASH_KEY), id_), row)
+        store_i64(table + w.LIVE, load_i64(table + w.LIVE) + 1)
+        store_i64(rows + 8 * u, row)
+        made += 1
+    return made
+
+
+@entry
+def remove(store: int, rows: int, count: int) -> int:
+    """Free rows. Facts: they are distinct, and there is room in the list of free ones."""
+    for i in range(count):
+        row = load_i64(rows + 8 * i)
+        at = row_at(store, row)
+        withdraw(store, row)
+        table = table_at(store, load_i64(at + w.TABLE))
+        store_i64(table + w.LIVE, load_i64(table + w.LIVE) - 1)
+        store_i64(at + w.TABLE, -1)
+        free = load_i64(store + w.NUM_FREE)
+        store_i64(load_i64(store + w.FREE) + 8 * free, row)
+        store_i64(store + w.NUM_FREE, free + 1)
+    return 0
+
+
+@entry
+def touch(store: int, rows: int, counts: int, count: int, step: int) -> int:
+    """Note that rows were looked up: in which step, and how often. counts: int32 [U]."""
+    for u in range(count):
+        if u + AHEAD < count:
+            ahead = load_i64(rows + 8 * (u + AHEAD))
+            if ahead >= 0:
+                prefetch(row_at(store, ahead))
+        row = load_i64(rows + 8 * u)
+        if row >= 0:
+            at = row_at(store, row)
+            store_i64(at + w.STEP, step)
+            store_i64(at + w.COUNT, load_i64(at + w.COUNT) + load_i32(counts + 4 * u))
+    return 0
+
+
+@entry
+def gather(store: int, rows: int, tables: int, count: int, out: int) -> int:
+    """`out[u] = the values of row u`, float32 [U, D]; the table's default where there is no row."""
+    dim, form = load_i64(store + w.DIM), load_i64(store + w.FORM)
+    for u in range(count):
+        if u + AHEAD < count:
+            prefetch_row(store, load_i64(rows + 8 * (u + AHEAD)))
+        row, to = load_i64(rows + 8 * u), out + 4 * dim * u
+        if row < 0:
+            default = np.float32(load_f64(table_at(store, load_i64(tables + 8 * u)) + w.DEFAULT))
+            for k in range(dim):
+                store_f32(to + 4 * k, default)
+            continue
+        values, k = row_at(store, row) + w.VALUES, 0
+        if form == w.FLOAT32:
+            while k + LANES <= dim:
+                store_lanes(to + 4 * k, load_lanes(values + 4 * k))
+                k += LANES
+        while k < dim:
+            store_f32(to + 4 * k, load_value(form, values, k))
+            k += 1
+    return 0
+
+
+@entry
+def read_part(store: int, rows: int, count: int, offset: int, size: int, out: int) -> int:
+    """Copy `size` bytes of each row, from `offset` on, to where they lie one after the other."""
+    for i in range(count):
+        at, to = row_at(store, load_i64(rows + 8 * i)) + offset, out + size * i
+        for k in range(size):
+            store_u8(to + k, load_u8(at + k))
+    return 0
+
+
+@entry
+def write_part(store: int, rows: int, count: int, offset: int, size: int, source: int) -> int:
+    """Copy `size` bytes into each row, from `offset` on."""
+    for i in range(count):
+        to, at = row_at(store, load_i64(rows + 8 * i)) + offset, source + size * i
+        for k in range(size):
+            store_u8(to + k, load_u8(at + k))
+    return 0
+
+
+@entry
+def rows_of(store: int, table: int, out: int) -> int:
+    """The rows of a table, in their order; gives how many."""
+    found = 0
+    for row in range(load_i64(store + w.NUM_ROWS)):
+        if load_i64(row_at(store, row) + w.TABLE) == table:
+            store_i64(out + 8 * found, row)
+            found += 1
+    return found

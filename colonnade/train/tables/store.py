@@ -1,0 +1,286 @@
+"""A store: the rows of tables of one layout, in blocks that never move, and the map that finds them.
+
+Legend: U distinct keys; D embedding_dim; a key is (number of a table in the store, id).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.backends.memory import address_of
+from colonnade.errors import BudgetError
+from colonnade.train.compiled import LOOPS
+from colonnade.train.initializers import Draw
+from colonnade.train.loops import words as w
+from colonnade.train.tables.layout import Layout
+
+Array = npt.NDArray[Any]
+Ids = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.int64]
+
+BLOCK_BYTES = 1 << 20
+FEWEST_SLOTS = 64
+LINE = 64
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Distinct keys. hashes: uint64 [U].   tables, ids: int64 [U].   counts: int32 [U], how often each occurred."""
+
+    hashes: npt.NDArray[np.uint64]
+    tables: npt.NDArray[np.int64]
+    ids: Ids
+    counts: npt.NDArray[np.int32]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, which: Array) -> Keys:
+        """Some of them."""
+        return Keys(self.hashes[which], self.tables[which], self.ids[which], self.counts[which])
+
+
+@dataclass(frozen=True)
+class Fresh:
+    """What a table's new rows are. hash_key: of the map.   draw_key: of the random numbers.   states: float32.
+
+    default: every value of a row that is not there.
+    """
+
+    hash_key: int
+    draw_key: int
+    draw: Draw
+    states: npt.NDArray[np.float32]
+    default: float = 0.0
+
+
+class Budget:
+    """How many bytes stores may take together; None: as many as there are."""
+
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most
+        self.used = 0
+
+    def take(self, more: int, what: str) -> None:
+        """Note bytes that are about to be allocated. Errors: BudgetError."""
+        if self.most is not None and self.used + more > self.most:
+            raise BudgetError(
+                "tables would take more memory than they may",
+                where=what,
+                got=f"{self.used:,} bytes in use, {more:,} more wanted",
+                want=f"{self.most:,} bytes at most",
+                help="allow more memory, evict rows, or admit fewer ids",
+            )
+        self.used += more
+
+
+class Store:
+    """Rows of the tables of one layout. Facts: a row's number and address are its own until it is removed.
+
+    name: in messages.   budget: what its memory counts against.
+    """
+
+    def __init__(self, name: str, layout: Layout, tables: Sequence[Fresh], budget: Budget | None = None) -> None:
+        self.name, self.layout, self.tables = name, layout, tuple(tables)
+        self.budget = budget or Budget()
+        self._loops = LOOPS.warm()
+        self._states = np.zeros((len(tables), layout.num_states), np.float32)
+        self._words = np.zeros(w.STORE_WORDS, np.int64)
+        self._tables = np.zeros((len(tables), w.TABLE_WORDS), np.int64)
+        self._blocks: list[Array] = []
+        self._addresses = np.zeros(0, np.int64)
+        self._slots = np.zeros(0, np.uint64)
+        self._free = np.zeros(0, np.int64)
+        self._shift = max(BLOCK_BYTES // layout.row_bytes, 1).bit_length() - 1
+        self.at = address_of(self._words)
+        for number, fresh in enumerate(tables):
+            self._describe(number, fresh)
+        self._set(w.TABLES, address_of(self._tables))
+        for word, value in (
+            (w.SHIFT, self._shift),
+            (w.ROW_BYTES, layout.row_bytes),
+            (w.DIM, layout.embedding_dim),
+            (w.FORM, w.FORMS[layout.dtype]),
+            (w.STATES, layout.states),
+            (w.NUM_STATES, layout.num_states),
+        ):
+            self._set(word, value)
+        self.budget.take(8 * FEWEST_SLOTS, name)
+        self._use_slots(np.zeros(FEWEST_SLOTS, np.uint64))
+
+    def _describe(self, number: int, fresh: Fresh) -> None:
+        self._states[number] = fresh.states
+        words = self._tables[number]
+        unsigned, floats = words.view(np.uint64), words.view(np.float64)
+        unsigned[w.HASH_KEY // 8], unsigned[w.DRAW_KEY // 8] = fresh.hash_key, fresh.draw_key
+        words[w.KIND // 8] = fresh.draw.kind
+        for word, value in (
+            (w.A, fresh.draw.a),
+            (w.B, fresh.draw.b),
+            (w.LOW, fresh.draw.low),
+            (w.HIGH, fresh.draw.high),
+        ):
+            floats[word // 8] = value
+        floats[w.DEFAULT // 8] = fresh.default
+        words[w.FRESH_STATE // 8] = address_of(self._states) + self._states.strides[0] * number
+
+    def _set(self, word: int, value: int) -> None:
+        self._words[word // 8] = value
+
+    def _get(self, word: int) -> int:
+        return int(self._words[word // 8])
+
+    # --- what there is ----------------------------------------------------------------------------------------------
+    @property
+    def num_rows(self) -> int:
+        """Rows in use."""
+        return self._get(w.NUM_ROWS) - self._get(w.NUM_FREE)
+
+    def num_rows_of(self, table: int) -> int:
+        """Rows of a table."""
+        return int(self._tables[table, w.LIVE // 8])
+
+    @property
+    def bytes(self) -> int:
+        """Memory in use: blocks, slots, lists."""
+        return sum(x.nbytes for x in (*self._blocks, self._addresses, self._slots, self._free))
+
+    @property
+    def keys_of_hash(self) -> npt.NDArray[np.uint64]:
+        """The hash key of each table."""
+        return np.ascontiguousarray(self._tables[:, w.HASH_KEY // 8]).view(np.uint64)
+
+    # --- growing ----------------------------------------------------------------------------------------------------
+    def reserve(self, more: int) -> None:
+        """Make room for so many new rows. Errors: BudgetError, before anything is changed."""
+        room = (len(self._blocks) << self._shift) - self._get(w.NUM_ROWS) + self._get(w.NUM_FREE)
+        blocks = max(0, -(-(more - room) >> self._shift))
+        slots, wanted = len(self._slots), 2 * (self.num_rows + more)
+        while slots < wanted:
+            slots *= 2
+        block_bytes = (self.layout.row_bytes << self._shift) + LINE
+        lists = 8 * (blocks << self._shift) if blocks else 0
+        self.budget.take(blocks * (block_bytes + 8) + lists + 8 * (slots - len(self._slots)), self.name)
+        if blocks:
+            self._add_blocks(blocks, block_bytes)
+        if slots > len(self._slots):
+            self._use_slots(np.zeros(slots, np.uint64))
+            self._loops["rehash"](self.at)
+
+    def _add_blocks(self, count: int, size: int) -> None:
+        self._blocks += [np.empty(size, np.uint8) for _ in range(count)]
+        starts = [address_of(block) for block in self._blocks]
+        self._addresses = np.array([start + -start % LINE for start in starts], np.int64)
+        free = np.zeros(len(self._blocks) << self._shift, np.int64)
+        free[: len(self._free)] = self._free
+        self._free = free
+        self._set(w.BLOCKS, address_of(self._addresses))
+        self._set(w.FREE, address_of(self._free))
+
+    def _use_slots(self, slots: npt.NDArray[np.uint64]) -> None:
+        self._slots = slots
+        self._set(w.SLOTS, address_of(slots))
+        self._set(w.MASK, len(slots) - 1)
+
+    # --- keys and rows ----------------------------------------------------------------------------------------------
+    def keys(self, table: int, ids: Array) -> Keys:
+        """Ids of one table, which are distinct, as keys."""
+        ids = np.ascontiguousarray(ids, np.int64)
+        hashes = np.empty(len(ids), np.uint64)
+        self._loops["hash_ids"](self.at, table, address_of(ids), len(ids), address_of(hashes))
+        return Keys(hashes, np.full(len(ids), table, np.int64), ids, np.ones(len(ids), np.int32))
+
+    def find(self, keys: Keys) -> tuple[Rows, int]:
+        """The row of each key, -1 where there is none, and how many have none."""
+        rows = np.empty(len(keys), np.int64)
+        at = (address_of(x) for x in (keys.hashes, keys.tables, keys.ids))
+        return rows, self._loops["find"](self.at, *at, len(keys), address_of(rows))
+
+    def insert(self, keys: Keys, rows: Rows, step: int = 0, wanted: npt.NDArray[np.bool_] | None = None) -> int:
+        """Make rows for the keys that have none, and are wanted; gives how many.
+
+        rows: what `find` gave; written.   Errors: BudgetError, before anything is changed.
+        """
+        new = rows < 0
+        if wanted is not None:
+            new &= wanted
+        self.reserve(int(new.sum()))
+        at = (address_of(x) for x in (keys.tables, keys.ids))
+        flags = new.view(np.uint8)
+        return self._loops["insert"](self.at, *at, len(keys), address_of(flags), address_of(rows), step)
+
+    def touch(self, keys: Keys, rows: Rows, step: int) -> None:
+        """Note that keys were looked up in a step."""
+        self._loops["touch"](self.at, address_of(rows), address_of(keys.counts), len(keys), step)
+
+    def gather(self, keys: Keys, rows: Rows) -> npt.NDArray[np.float32]:
+        """The values of rows, `[U, D]`; the table's default where there is none."""
+        out = np.empty((len(rows), self.layout.embedding_dim), np.float32)
+        self._loops["gather"](self.at, address_of(rows), address_of(keys.tables), len(rows), address_of(out))
+        return out
+
+    def remove(self, rows: Rows) -> None:
+        """Free rows, which are distinct."""
+        self._loops["remove"](self.at, address_of(rows), len(rows))
+
+    def rows_of(self, table: int) -> Rows:
+        """The rows of a table."""
+        out = np.empty(self.num_rows_of(table), np.int64)
+        self._loops["rows_of"](self.at, table, address_of(out))
+        return out
+
+    # --- parts of rows ----------------------------------------------------------------------------------------------
+    def ids(self, rows: Rows) -> Ids:
+        """The ids of rows."""
+        return self._read(rows, w.ID, 1, np.dtype(np.int64))[:, 0]
+
+    def steps(self, rows: Rows) -> Array:
+        """The step in which each row was last looked up."""
+        return self._read(rows, w.STEP, 1, np.dtype(np.int64))[:, 0]
+
+    def counts(self, rows: Rows) -> Array:
+        """How often each row was looked up."""
+        return self._read(rows, w.COUNT, 1, np.dtype(np.int64))[:, 0]
+
+    def use(self, rows: Rows, steps: Array, counts: Array) -> None:
+        """Set steps and counts."""
+        self._write(rows, w.STEP, np.stack((steps, counts), 1).astype(np.int64))
+
+    def values(self, rows: Rows) -> Array:
+        """The values as they are stored, `[U, D]`; bfloat16 as uint16."""
+        return self._read(rows, w.VALUES, self.layout.embedding_dim, CARRIER[self.layout.dtype])
+
+    def set_values(self, rows: Rows, values: Array) -> None:
+        """Write values as they are stored."""
+        self._write(rows, w.VALUES, np.ascontiguousarray(values, CARRIER[self.layout.dtype]))
+
+    def states(self, rows: Rows) -> npt.NDArray[np.float32]:
+        """The optimizer's state, `[U, num_states]`."""
+        return self._read(rows, self.layout.states, self.layout.num_states, np.dtype(np.float32))
+
+    def set_states(self, rows: Rows, states: Array) -> None:
+        """Write the optimizer's state."""
+        self._write(rows, self.layout.states, np.ascontiguousarray(states, np.float32))
+
+    def _read(self, rows: Rows, offset: int, width: int, dtype: np.dtype[Any]) -> Array:
+        out = np.empty((len(rows), width), dtype)
+        size = width * dtype.itemsize
+        self._loops["read_part"](self.at, address_of(rows), len(rows), offset, size, address_of(out))
+        return out
+
+    def _write(self, rows: Rows, offset: int, values: Array) -> None:
+        size = values.shape[1] * values.itemsize
+        self._loops["write_part"](self.at, address_of(rows), len(rows), offset, size, address_of(values))
+
+
+CARRIER: dict[str, np.dtype[Any]] = {
+    "float32": np.dtype(np.float32),
+    "float16": np.dtype(np.float16),
+    "bfloat16": np.dtype(np.uint16),
+}
+"""What holds stored values in numpy."""
