@@ -33,9 +33,9 @@ from colonnade.ir.interpret import interpret
 from colonnade.passes.base import Pass, bisect, run
 from colonnade.passes.pipelines import COLUMNS
 from colonnade.testing.compare import allowed_of_dense, difference
+from colonnade.testing.hints import hints_from
 from colonnade.testing.models.feeds import Hints, corner_feed
 from colonnade.testing.models.spec import TensorSpec
-from colonnade.testing.requests import hints_from
 
 RTOL = 1e-5
 BATCH = 48

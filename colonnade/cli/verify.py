@@ -38,6 +38,8 @@ from colonnade.testing.verify import BATCHES, ROWS, PointResult, RowNote, Verdic
 from colonnade.testing.verify import verify as compare
 
 SHOWN = 8
+MOST_REFUSED = 0.5
+"""The share of rows without an oracle from which on a warning says so."""
 
 
 @verb
@@ -157,6 +159,12 @@ def show(out: Console, verdict: Verdict) -> None:
         out.print(f"not compared: {key} ({reason})", markup=False)
     if len(verdict.unchecked) > SHOWN:
         out.print(f"... and {len(verdict.unchecked) - SHOWN} more points that the source does not show")
+    share = len(verdict.no_oracle) / max(verdict.rows, 1)
+    if not verdict.enough:
+        counts = f"{verdict.ordinary_refused} of {verdict.ordinary} ordinary rows"
+        out.print(f"NOT ENOUGH IS COMPARED: the source refuses {counts}, so that this is no check")
+    elif share > MOST_REFUSED:
+        out.print(f"WARNING: the source refuses {share:.0%} of the rows: little is compared but ordinary values")
     only = f": every output; {len(verdict.unchecked)} inner points are not shown" if verdict.unchecked else ""
     out.print(f"{f'EQUAL{only}' if verdict.ok else 'NOT EQUAL'} ({human_seconds(verdict.seconds)})")
 

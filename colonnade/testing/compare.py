@@ -76,7 +76,7 @@ def difference(got: Array, want: Array, allowed: Array | float) -> Difference:
     with np.errstate(all="ignore"):
         error = np.where(same, 0.0, np.abs(got.astype(np.float64) - want.astype(np.float64)))
         error[~same & ~np.isfinite(error)] = math.inf
-        both_tiny = (np.abs(got) < TINY) & (np.abs(want) < TINY)
+        both_tiny = (np.abs(got) <= TINY) & (np.abs(want) <= TINY)  # a denormal operand may round to TINY itself
         limit = np.broadcast_to(np.asarray(allowed, np.float64), got.shape)
         outside = ~same & ~both_tiny & ~((error <= limit) & (limit > 0))
         ratio = np.where((error == 0) | np.isinf(limit), 0.0, error / np.maximum(limit, TINY))

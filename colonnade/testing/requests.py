@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +15,13 @@ from colonnade.backends.feed_elements import ElementInputs
 from colonnade.backends.feed_pads import PaddedInputs
 from colonnade.backends.feed_rows import RowReader
 from colonnade.backends.sizes import dim_function
-from colonnade.core.consts import Const
 from colonnade.core.dims import symbols_of
-from colonnade.core.expr import Apply, Expr, Field, fields_of, walk
 from colonnade.core.rows import Rows
-from colonnade.ir.column import Column, fields_read
+from colonnade.ir.column import fields_read
 from colonnade.ir.program import Decode, Program
+from colonnade.testing.hints import hints_from
 from colonnade.testing.models.examples import encode_example
-from colonnade.testing.models.feeds import Feed, Hints, corner_batch, corner_feed, missing_feed, ordinary_feed
+from colonnade.testing.models.feeds import Feed, corner_batch, corner_feed, missing_feed, ordinary_feed
 from colonnade.testing.models.spec import TensorSpec
 
 Array = NDArray[Any]
@@ -36,8 +35,6 @@ _LENGTHS: Mapping[str, Callable[[np.random.Generator, int], Array]] = {
     "missing": lambda rng, rows: np.zeros(rows, np.int64),
 }
 """Elements of ragged rows by the kind of a request."""
-_PLAIN = frozenset({"cast", "clip"})
-"""Column ops behind which an integer field still is the id."""
 
 
 @dataclass(frozen=True)
@@ -50,47 +47,6 @@ class Request:
     name: str
     rows: int
     feed: Feed
-
-
-def hints_from(program: Program) -> Hints:
-    """What the columns say of their fields: where ids change, what splits strings, which ids exist, which words."""
-    boundaries: dict[str, list[float]] = {}
-    separators: dict[str, bytes] = {}
-    ids: dict[str, tuple[int, int]] = {}
-    words: dict[str, list[bytes]] = {}
-    made = {name: of for name, of in _made(program).items() if of is not None}
-    for column in program.columns:
-        for op, made_field in _applied(column):
-            field = made.get(made_field, made_field)
-            for key, value in op.attributes():
-                if key == "boundaries" and isinstance(value, Const):
-                    boundaries.setdefault(field, []).extend(float(x) for x in value.array.reshape(-1))
-                elif key == "separator" and value:
-                    separators[field] = value
-                elif isinstance(value, Const) and value.array.dtype == object:
-                    words.setdefault(field, []).extend(value.array.reshape(-1))
-        field_name = _plain_ids(column)
-        if field_name is not None:
-            rows, field_name = program.table(str(column.table)).rows, made.get(field_name, field_name)
-            ids[field_name] = (0, min(rows, ids.get(field_name, (0, rows))[1]))
-    found = {name: tuple(sorted(set(values))) for name, values in boundaries.items()}
-    return Hints(boundaries=found, separators=separators, ids=ids, vocabulary=words)
-
-
-def _applied(column: Column) -> Iterator[tuple[Any, str]]:
-    """Every op of a column with the first field it reads."""
-    for expr in (column.ids, *column.filters):
-        for node in walk(expr):
-            if isinstance(node, Apply) and fields_of(node):
-                yield node.op, fields_of(node)[0]
-
-
-def _plain_ids(column: Column) -> str | None:
-    """The field that is the id itself."""
-    expr: Expr = column.ids
-    while isinstance(expr, Apply) and expr.op.name in _PLAIN and len(expr.args) == 1:
-        expr = expr.args[0]
-    return expr.name if isinstance(expr, Field) and column.table is not None else None
 
 
 def make_request(program: Program, kind: str, rows: int, seed: int = 0) -> Request:

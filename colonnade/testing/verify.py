@@ -32,6 +32,8 @@ BATCHES = (1, 7)
 ROWS = 64
 MOST_ROWS = 4096
 MAX_LISTED = 1000
+NOT_ORDINARY = frozenset(("corner", "missing", "hostile"))
+"""Kinds of requests, the first word of their names, of which a source may refuse every row."""
 
 
 @dataclass
@@ -97,6 +99,8 @@ class Verdict:
     error of its own.   no_oracle: rows that the source itself refuses.   both_refused: how many of them Colonnade
     refuses as well.   answered: those that it answers although no deviation is listed.   overflow: how many rows had
     dense values that were not compared.   unchecked: points that the source cannot show, with the reason.
+    ordinary: the rows of requests that are to be answered (all but corner and missing values); ordinary_refused: those
+    of them that the source refuses.
     """
 
     oracle: str
@@ -111,17 +115,24 @@ class Verdict:
     no_oracle: list[RowNote] = field(default_factory=list)
     both_refused: int = 0
     overflow: int = 0
+    ordinary: int = 0
+    ordinary_refused: int = 0
     unchecked: dict[str, str] = field(default_factory=dict)
     seconds: float = 0.0
 
     @property
     def ok(self) -> bool:
-        """Whether everything agrees. Facts: a check that compared nothing, or not every output, is not a check."""
+        """Whether everything agrees. Facts: a check that compared next to nothing, or not every output, is none."""
         flips = all(f.excused for f in self.flips)
-        answered = any(r.compared for r in self.results.values())
+        answered = any(r.compared for r in self.results.values()) and self.enough
         rows = not self.refused and not self.crashed and not self.answered
         outputs = not any(r.point.kind == "output" and r.point.key in self.unchecked for r in self.results.values())
         return answered and flips and rows and outputs and all(r.ok for r in self.results.values())
+
+    @property
+    def enough(self) -> bool:
+        """Whether the source answers at least half of the rows that are to be answered."""
+        return 2 * self.ordinary_refused <= self.ordinary
 
     def of_kind(self, kind: str) -> list[PointResult]:
         """The compared points of one kind, the worst first."""
@@ -147,6 +158,8 @@ class Verdict:
             "answered": [vars(n) for n in self.answered[:MAX_LISTED]],
             "no_oracle": [vars(n) for n in self.no_oracle[:MAX_LISTED]],
             "both_refused": self.both_refused,
+            "ordinary": self.ordinary,
+            "ordinary_refused": self.ordinary_refused,
             "overflow_rows": self.overflow,
             "unchecked": self.unchecked,
         }
@@ -248,11 +261,14 @@ class _Check:
         """Ask both sides; compare the rows that the oracle answers."""
         self.verdict.requests.append(request.name)
         self.verdict.rows += request.rows
+        ordinary = request.name.partition("-")[0] not in NOT_ORDINARY
+        self.verdict.ordinary += request.rows * ordinary
         asked, theirs, good = request, None, np.arange(request.rows)
         try:
             theirs = self.oracle.answer(request)
         except ColonnadeError:
             good, messages = rows_answered(self.program, self.oracle, request)
+            self.verdict.ordinary_refused += (request.rows - len(good)) * ordinary
             for row, message in messages.items():
                 self.verdict.no_oracle.append(RowNote(request.name, row, message))
                 self._alone(request, row, message)

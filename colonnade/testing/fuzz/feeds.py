@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colonnade.testing.fuzz.cases import Case, Input, Model
-from colonnade.testing.models.feeds import Hints, corners, ordinary_feed
+from colonnade.testing.models.feeds import LEAST_WEIGHT, Hints, corners, ordinary_feed
 from colonnade.testing.requests import Request
 
 Array = NDArray[Any]
@@ -23,8 +23,6 @@ FEW_BYTES = 200
 """Hashed in three chunks and a rest; each chunk takes an interpreter half a second."""
 PLAIN = ("identity", "embedded")
 """Kinds whose ids are the input itself; Keras counts negative ones from the end of its table."""
-LEAST_WEIGHT = 1e-18
-"""Of smaller weights products and squares are denormal floats: see the deviations."""
 _SHARE = {"ordinary": 0.1, "corner": 0.9, "missing": 1.0, "hostile": 0.5}
 """How many of the values are corners, by the kind of a request."""
 _INTEGERS = (-1, -1, 0, 1, -2, 9, 10, 99, -100, 2**31 - 1, -(2**31), 2**31, 2**32 + 3, 2**53 + 1, 2**63 - 1, -(2**63))

@@ -19,6 +19,8 @@ from colonnade.testing.models.spec import DENSE, EXAMPLES, ColumnSpec, ModelSpec
 
 Array = NDArray[Any]
 Feed = dict[str, Array]
+Range = tuple[int, int]
+"""[low, high)."""
 Maker = Callable[[TensorSpec, tuple[int, ...], np.random.Generator, "Hints"], Array]
 
 _ALPHABET = np.frombuffer(b"abcdefghijklmnopqrstuvwxyz0123456789", np.uint8)
@@ -26,7 +28,11 @@ _MAX_TOKENS = 10
 _TOKEN_BYTES = 8
 _MAX_VALUES = 3
 _SIZES = (1, 2, 3, 5)
+LEAST_WEIGHT = 1e-18
+"""Of smaller weights products and squares are denormal floats: see the deviations."""
 _DENSE_STEP = 4
+_SOME = 8
+"""Values of a lookup table that are corners, beside its last one."""
 
 
 @dataclass(frozen=True)
@@ -34,16 +40,26 @@ class Hints:
     """What is known of a model's inputs beyond dtype and shape, by input name; every mapping may lack any name.
 
     Facts: `boundaries` are floats at which ids change; `separators` are what strings are split by; `ids` is the valid
-    range [low, high) of an integer input that reaches a table unhashed; `vocabulary` has values of a lookup table;
-    `examples` are the features (float32, int64 or string; shape `(None,)` or `(k,)`) of a string input that holds
-    serialized `tf.Example` messages; the other hints apply to features by their names.
+    range of an input that reaches a table unhashed, `usual` the range of one whose other values are no errors;
+    `vocabulary` and `numbers` have values of a lookup table, `only_known` names inputs that may have no others;
+    `missing` is a value that stands for none and is always valid; `weights` names inputs whose products with other
+    numbers may not be denormal; `examples` are the features (float32, int64 or
+    string; shape `(None,)` or `(k,)`) of a string input that holds serialized `tf.Example` messages; the other hints
+    apply to features by their names. `places` has parts of the rows of a matrix, each with the places that it has:
+    hints apply to them by their names.
     """
 
     boundaries: Mapping[str, Sequence[float]] = field(default_factory=dict)
     separators: Mapping[str, bytes] = field(default_factory=dict)
-    ids: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    ids: Mapping[str, Range] = field(default_factory=dict)
+    usual: Mapping[str, Range] = field(default_factory=dict)
     vocabulary: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
+    numbers: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    only_known: frozenset[str] = frozenset()
+    missing: Mapping[str, int | bytes] = field(default_factory=dict)
+    weights: frozenset[str] = frozenset()
     examples: Mapping[str, Sequence[TensorSpec]] = field(default_factory=dict)
+    places: Mapping[str, Mapping[str, Sequence[int]]] = field(default_factory=dict)
 
 
 def hints_of(spec: ModelSpec) -> Hints:
@@ -115,7 +131,7 @@ def corner_batch(inputs: Sequence[TensorSpec], hints: Hints | None = None) -> in
     """The least batch at which `corner_feed` shows every corner of every input (of examples: about every one)."""
     _check(inputs)
     hints = hints or Hints()
-    features = [feature for i in inputs for feature in hints.examples.get(i.name, (i,))]
+    features = [feature for i in inputs for feature in (*hints.examples.get(i.name, (i,)), *_parts(i, hints))]
     return max((len(corners(f, hints)) * (_DENSE_STEP if _is_dense(f, hints) else 1) for f in features), default=0)
 
 
@@ -124,16 +140,24 @@ def corners(spec: TensorSpec, hints: Hints) -> Array:
 
     Facts: of floats: NaN, infinities, signed zero, denormals, extremes, each boundary and one ulp on either side; of
     integers: -1 (missing), 0, extremes, or the ends of the valid range where it is known; of strings: missing, long,
-    non-ASCII, NULs, and separators leading, trailing, doubled or alone.
+    non-ASCII, NULs, and separators leading, trailing, doubled or alone; of both, some of a lookup table.
     """
     kind = _kind(spec.dtype)
     if kind == "float":
-        return _float_corners(np.dtype(spec.dtype), hints.boundaries.get(spec.name, ()))
+        found = _float_corners(np.dtype(spec.dtype), hints.boundaries.get(spec.name, ()))
+        if spec.name in hints.weights:
+            found = found[(found == 0) | ~(np.abs(found) < LEAST_WEIGHT)]
+        return found if spec.name not in hints.ids else _valid(found, hints.ids[spec.name])
     if kind == "int":
-        return _int_corners(np.dtype(spec.dtype), hints.ids.get(spec.name))
+        return _int_corners(spec, hints)
     if kind == "bool":
         return np.array([False, True])
-    return _string_corners(hints.separators.get(spec.name, b";"), hints.vocabulary.get(spec.name, ()))
+    vocabulary = hints.vocabulary.get(spec.name, ())
+    if vocabulary and spec.name in hints.only_known:
+        known = [*vocabulary[:_SOME], vocabulary[-1]]
+        missing = [m for m in [hints.missing.get(spec.name)] if isinstance(m, bytes)]
+        return _objects([*known, *missing], (len(known) + len(missing),))
+    return _string_corners(hints.separators.get(spec.name, b";"), vocabulary)
 
 
 def _check(inputs: Sequence[TensorSpec]) -> None:
@@ -172,9 +196,19 @@ def _shape(spec: TensorSpec, batch: int, rng: np.random.Generator) -> tuple[int,
 def _feed(make: Maker, spec: TensorSpec, batch: int, rng: np.random.Generator, hints: Hints) -> Array:
     shape = _shape(spec, batch, rng)
     if (features := hints.examples.get(spec.name)) is None:
-        return make(spec, shape, rng, hints)
+        values = make(spec, shape, rng, hints)
+        for part in _parts(spec, hints):
+            places = list(hints.places[spec.name][part.name])
+            values[:, places] = make(part, (shape[0], len(places)), rng, hints)
+        return values
     messages = [_example(make, features, rng, hints) for _ in range(_size(shape))]
     return _objects(messages, shape)
+
+
+def _parts(spec: TensorSpec, hints: Hints) -> list[TensorSpec]:
+    """The parts of a matrix, as inputs."""
+    parts = hints.places.get(spec.name, {})
+    return [TensorSpec(name, spec.dtype, (None, len(places))) for name, places in parts.items()]
 
 
 def _example(make: Maker, features: Sequence[TensorSpec], rng: np.random.Generator, hints: Hints) -> bytes:
@@ -189,12 +223,13 @@ def _example(make: Maker, features: Sequence[TensorSpec], rng: np.random.Generat
 
 def _ordinary(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, hints: Hints) -> Array:
     kind = _kind(spec.dtype)
+    whole = _whole_numbers(spec, kind, hints)
+    if isinstance(whole, tuple):
+        return np.asarray(rng.integers(*whole, shape), spec.dtype)
+    if whole is not None:
+        return np.asarray(whole, spec.dtype)[rng.integers(len(whole), size=shape)]
     if kind == "float":
-        low, high = _float_range(hints.boundaries.get(spec.name, ()))
-        return np.asarray(rng.uniform(low, high, shape), spec.dtype)
-    if kind == "int":
-        low, high = hints.ids.get(spec.name, (0, min(1_000_000, np.iinfo(spec.dtype).max)))
-        return np.asarray(rng.integers(low, high, shape), spec.dtype)
+        return np.asarray(rng.uniform(*_float_range(hints.boundaries.get(spec.name, ())), shape), spec.dtype)
     if kind == "bool":
         return rng.random(shape) < 0.5
     if vocabulary := hints.vocabulary.get(spec.name):
@@ -203,10 +238,33 @@ def _ordinary(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator
     return _objects(_strings(_size(shape), rng, separator), shape)
 
 
+def _whole_numbers(spec: TensorSpec, kind: str, hints: Hints) -> Range | Sequence[int] | None:
+    """What ordinary values of an input of ids or other integers are: a range, or some numbers."""
+    name = spec.name
+    if kind not in ("int", "float"):
+        return None
+    if name in hints.ids:
+        low, high = hints.ids[name]
+        ends = (low, high), hints.usual.get(name, (low, high)), (0, high)  # negative ids are corners
+        within = max(e[0] for e in ends), min(e[1] for e in ends)
+        return within if within[0] < within[1] else (low, high)
+    if name in hints.numbers:
+        return hints.numbers[name]
+    if name in hints.usual or kind == "float":
+        return hints.usual.get(name)
+    return 0, min(1_000_000, np.iinfo(spec.dtype).max)
+
+
 def _missing(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator, hints: Hints) -> Array:
     kind = _kind(spec.dtype)
+    if spec.name in hints.missing and kind in ("int", "string"):
+        return np.full(shape, hints.missing[spec.name], object if kind == "string" else spec.dtype)
+    if spec.name in hints.only_known and kind in ("int", "string"):
+        return _ordinary(spec, shape, rng, hints)
     if kind == "string":
         return np.full(shape, b"", object)
+    if kind == "float" and spec.name in hints.ids:
+        return np.full(shape, hints.ids[spec.name][0], spec.dtype)
     if kind == "int":
         low = hints.ids[spec.name][0] if spec.name in hints.ids else -1
         # Unsigned types have no -1: it wraps to their greatest value.
@@ -253,7 +311,8 @@ def _cornered(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator
 def _is_dense(spec: TensorSpec, hints: Hints) -> bool:
     assert spec.shape is not None
     several = len(spec.shape) > 1 and spec.shape[1:] != (1,)
-    return several and _kind(spec.dtype) == "float" and spec.name not in hints.boundaries
+    said = spec.name in hints.boundaries or spec.name in hints.ids or spec.name in hints.usual
+    return several and _kind(spec.dtype) == "float" and not said
 
 
 def _float_corners(dtype: np.dtype[Any], boundaries: Sequence[float]) -> Array:
@@ -267,13 +326,26 @@ def _float_corners(dtype: np.dtype[Any], boundaries: Sequence[float]) -> Array:
     return np.concatenate([np.asarray(fixed, dtype), *around])
 
 
-def _int_corners(dtype: np.dtype[Any], valid: tuple[int, int] | None) -> Array:
-    if valid is not None:
-        return np.asarray([valid[0], valid[1] - 1], dtype)
-    info = np.iinfo(dtype)
-    candidates = [-1, 0, 1, -2, 9, 10, 99, 100, -100, 2**31 - 1, -(2**31), 2**31, 2**53 + 1, info.min, info.max]
-    candidates += [info.min + 1, info.max - 1]
-    return np.asarray([v for v in dict.fromkeys(candidates) if info.min <= v <= info.max], dtype)
+def _int_corners(spec: TensorSpec, hints: Hints) -> Array:
+    info = np.iinfo(spec.dtype)
+    numbers = hints.numbers.get(spec.name, ())
+    candidates = [*numbers[:_SOME], *numbers[-1:]]
+    if spec.name not in hints.only_known:
+        low, high = hints.usual.get(spec.name, (0, 1))
+        candidates += [-1, 0, 1, -2, 9, 10, 99, 100, -100, 2**31 - 1, -(2**31), 2**31, 2**53 + 1, info.min, info.max]
+        candidates += [info.min + 1, info.max - 1, low - 1, low, high - 1, high]
+    if spec.name in hints.ids:
+        low, high = hints.ids[spec.name]
+        candidates = [low, high - 1, *(v for v in candidates if v in (-1, 0) and low <= v < high)]
+    if spec.name in hints.missing:
+        candidates.append(int(hints.missing[spec.name]))
+    return np.asarray([v for v in dict.fromkeys(candidates) if info.min <= v <= info.max], spec.dtype)
+
+
+def _valid(values: Array, ids: Range) -> Array:
+    """The floats that are ids, and the ends of their range."""
+    inside = values[(values >= ids[0]) & (values <= ids[1] - 1)]
+    return np.concatenate([inside, np.asarray([ids[0], ids[1] - 1], values.dtype)])
 
 
 def _string_corners(separator: bytes, vocabulary: Sequence[bytes]) -> Array:
@@ -301,7 +373,7 @@ def _string_corners(separator: bytes, vocabulary: Sequence[bytes]) -> Array:
     ]
     values = [b"", *joined, *sized, *bytes_, *texts]
     if vocabulary:
-        values += [*vocabulary[:8], vocabulary[-1], vocabulary[0] + b" ", vocabulary[0].upper()]
+        values += [*vocabulary[:_SOME], vocabulary[-1], vocabulary[0] + b" ", vocabulary[0].upper()]
     return _objects(values, (len(values),))
 
 

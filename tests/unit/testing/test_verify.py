@@ -16,10 +16,11 @@ from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Input, Instruction, Output, Program, Ref, Weights
 from colonnade.testing import golden
 from colonnade.testing.bench import torch_threads
+from colonnade.testing.hints import hints_from
 from colonnade.testing.oracle import OracleError
 from colonnade.testing.points import points_of, probe
 from colonnade.testing.recording import record, recorded
-from colonnade.testing.requests import Request, corner_rows, hints_from, joined, make_request, take
+from colonnade.testing.requests import Request, corner_rows, joined, make_request, take
 from colonnade.testing.sides import ColonnadeSide, reference_side
 from colonnade.testing.verify import Verdict, requests_for, rows_answered, verify
 from tests.unit.testing.wrong import WRONG, Wrong, lost_filter, swapped_slots, wrong_boundary, wrong_parameter
@@ -165,6 +166,17 @@ def test_rows_that_both_refuse_are_counted(right: ColonnadeSide) -> None:
     side = Refusing(right, "int_0", 77_777)
     verdict = _verdict(side, Refusing(right, "int_0", 77_777), [_marked(right, [0])])  # type: ignore[arg-type]
     assert verdict.ok and verdict.both_refused == 1
+
+
+@pytest.mark.parametrize(("count", "enough"), [(4, True), (5, False)])
+def test_a_check_of_which_the_source_refuses_most_is_red(right: ColonnadeSide, count: int, enough: bool) -> None:
+    side: Any = Refusing(right, "int_0", 77_777)
+    request = _marked(right, list(range(count)))
+    verdict = _verdict(side, Refusing(right, "int_0", 77_777), [request])
+    assert (verdict.ordinary, verdict.ordinary_refused) == (9, count)
+    assert verdict.enough is verdict.ok is enough and verdict.as_dict()["ordinary_refused"] == count
+    corner = replace(request, name="corner-9")
+    assert _verdict(side, Refusing(right, "int_0", 77_777), [corner]).ok
 
 
 def test_rows_that_only_colonnade_refuses_are_red(right: ColonnadeSide) -> None:
