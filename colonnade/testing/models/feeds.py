@@ -225,7 +225,8 @@ def _ordinary(spec: TensorSpec, shape: tuple[int, ...], rng: np.random.Generator
     kind = _kind(spec.dtype)
     whole = _whole_numbers(spec, kind, hints)
     if isinstance(whole, tuple):
-        return np.asarray(rng.integers(*whole, shape), spec.dtype)
+        low, high = whole
+        return np.asarray(rng.integers(low, high, shape), spec.dtype)
     if whole is not None:
         return np.asarray(whole, spec.dtype)[rng.integers(len(whole), size=shape)]
     if kind == "float":
