@@ -31,6 +31,7 @@ from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.weighted_bag import WeightedBag
 from colonnade.passes.base import Editor, Pass, Reject
 from colonnade.passes.elements import Aligned, Chosen, Dense, Elements, Kept, Lists, Open, Reader, Tokens, chosen_name
+from colonnade.passes.shorter import shorter
 from colonnade.passes.single_elements import of_elements, shape_of, source_name, taken_reason
 
 
@@ -68,7 +69,7 @@ class ExtractColumns(Pass):
                     editor.graph.replace(node, _clipped(editor.at(node), node, table))
                     changed += 1
                 continue
-            column = replace(column, name=_unique(_name(column, reader, decoded), names))
+            column = shorter(replace(column, name=_unique(_name(column, reader, decoded), names)), dtypes)
             value = _value(editor.at(node), column, table, reader, args_of(node)[1])
             editor.record(node, True, f"column {column.name}: ids and rows are proven to be of the same elements")
             editor.graph.replace(node, _shaped(editor, node, value, (*_field_nodes(reader, column), args_of(node)[1])))
