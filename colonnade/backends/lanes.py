@@ -70,16 +70,22 @@ add_lanes, sub_lanes = _lanewise("fadd"), _lanewise("fsub")
 mul_lanes, div_lanes = _lanewise("fmul"), _lanewise("fdiv")
 
 
-@intrinsic
-def max_lanes(typing: Any, a: Any, b: Any) -> Any:
-    """`b` in lanes where b > a or b is NaN, else `a`."""
+def _extreme(order: str) -> Any:
+    @intrinsic
+    def choose(typing: Any, a: Any, b: Any) -> Any:
+        """`b` in lanes where it is the more extreme or NaN, else `a`."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        a, b = args
-        larger = builder.or_(builder.fcmp_ordered(">", b, a), builder.fcmp_unordered("uno", b, b))
-        return builder.select(larger, b, a)
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            a, b = args
+            chosen = builder.or_(builder.fcmp_ordered(order, b, a), builder.fcmp_unordered("uno", b, b))
+            return builder.select(chosen, b, a)
 
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
+        return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
+
+    return choose
+
+
+min_lanes, max_lanes = _extreme("<"), _extreme(">")
 
 
 @intrinsic

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -274,7 +275,7 @@ class CpuBackend:
     ) -> HostRunner:
         """The columns of every layout and the dense rest, on the host."""
         columns = [self.compile(program, weights, x, id_policy=id_policy, threads=threads) for x in layouts]
-        return HostRunner(program, weights, columns, taped)
+        return HostRunner(program, weights, columns, partial(taped, threads=threads))
 
     def export_compiled(self, folder: Path) -> tuple[Path, ...]:
         """The engine's code for this machine's CPU and for x86-64-v3."""

@@ -13,12 +13,15 @@ from typing import Any
 
 import numpy as np
 
+from colonnade.backends.atomics import atomic_add
 from colonnade.backends.lanes import (
     LANES,
     add_lanes,
     div_lanes,
     lanes,
     load_lanes,
+    max_lanes,
+    min_lanes,
     mul_lanes,
     positive_lanes,
     store_lanes,
@@ -87,8 +90,19 @@ def _div_number(a: np.float32, b: np.float32) -> np.float32:
     return a / b
 
 
+@kernel
+def _min_number(a: np.float32, b: np.float32) -> np.float32:
+    return b if b < a or b != b else a
+
+
+@kernel
+def _max_number(a: np.float32, b: np.float32) -> np.float32:
+    return b if b > a or b != b else a
+
+
 _add, _sub = _binary(add_lanes, _add_number), _binary(sub_lanes, _sub_number)
 _mul, _div = _binary(mul_lanes, _mul_number), _binary(div_lanes, _div_number)
+_min, _max = _binary(min_lanes, _min_number), _binary(max_lanes, _max_number)
 
 
 @kernel
@@ -233,8 +247,12 @@ def _arithmetic(
         _sub(out, so, a, sa, pa, b, sb, pb, rows, n)
     elif code == w.MUL:
         _mul(out, so, a, sa, pa, b, sb, pb, rows, n)
-    else:
+    elif code == w.DIV:
         _div(out, so, a, sa, pa, b, sb, pb, rows, n)
+    elif code == w.MINIMUM:
+        _min(out, so, a, sa, pa, b, sb, pb, rows, n)
+    else:
+        _max(out, so, a, sa, pa, b, sb, pb, rows, n)
 
 
 @kernel
@@ -277,7 +295,7 @@ def _step(call: int, step: int, row: int, rows: int) -> None:
         _moving(code, out, so, a, sa, pa, rows, n)
         return
     b, sb, pb = _address(call, third, row), _stride(call, third), load_i64(third + w.PITCH)
-    if code <= w.DIV:
+    if code <= w.MAXIMUM:
         _arithmetic(code, out, so, a, sa, pa, b, sb, pb, rows, n)
     elif code == w.COMPARE:
         _compare(inner, out, so, a, sa, pa, b, sb, pb, rows, n)
@@ -290,11 +308,25 @@ def _step(call: int, step: int, row: int, rows: int) -> None:
 
 
 @kernel
-def run(call: int) -> int:
-    """Every step on every row."""
+def _seated(call: int) -> int:
+    """A thread's own context: the caller's, or one with the same words and scratch memory of its own."""
+    seat, size = atomic_add(call + w.SEAT, 1), load_i64(call + w.CONTEXT_BYTES)
+    mine = call + seat * size
+    if seat > 0:
+        for word in range(w.BASES + w.BASE_BYTES * w.CONSTANTS, size, 8):
+            store_i64(mine + word, load_i64(call + word))
+    return mine
+
+
+@kernel
+def work(call: int) -> int:
+    """Every step on every tile that is still to be claimed: a caller and its helpers run this at the same time."""
     count, rows, steps = load_i64(call + w.COUNT), load_i64(call + w.ROWS), load_i64(call + w.STEPS)
-    for row in range(0, rows, w.TILE):
-        taken = min(w.TILE, rows - row)
+    tile, mine = load_i64(call + w.TILE_ROWS), _seated(call)
+    while True:
+        row = tile * atomic_add(call + w.NEXT, 1)
+        if row >= rows:
+            return 0
+        taken = min(tile, rows - row)
         for k in range(count):
-            _step(call, steps + k * w.STEP_BYTES, row, taken)
-    return 0
+            _step(mine, steps + k * w.STEP_BYTES, row, taken)

@@ -23,14 +23,22 @@ FEWEST = 3
 """Instructions below which a tape is not worth its call."""
 MOST_WORK = 1 << 24
 """Multiplications, or as much other work, up to which one thread and no calls beat two threads of torch."""
+MOST_WEIGHTS, FEW_WEIGHTS = 1 << 20, 1 << 15
+"""Elements of a matrix up to which a product is a step; and where torch keeps a larger one in any case, so that its
+threads would be in the way of ours."""
+MOST_ROWS = 1 << 62
+PRODUCTS = ("aten.linear", "aten.mm", "aten.addmm")
 LINEAR, AFTER = "aten.linear.default", f"{OWN}after"
 
 
-def taped(program: Program, params: Mapping[str, torch.Tensor]) -> DensePlan:
-    """The plan of a dense rest on the host, with tapes in the place of what they do."""
+def taped(program: Program, params: Mapping[str, torch.Tensor], threads: int = 1) -> DensePlan:
+    """The plan of a dense rest on the host, with tapes in the place of what they do.
+
+    threads: that a tape may use.
+    """
     plan = DensePlan(program, params)
     left, constants = plan.rest
-    lowering = _Lowering(replace(program, dense=left), constants)
+    lowering = _Lowering(replace(program, dense=left), constants, threads)
     lines, ops = lowering.lowered()
     return (
         DensePlan(replace(program, dense=lines), constants, ops=ops, arrays=lowering.arrays) if len(ops) > 1 else plan
@@ -47,8 +55,9 @@ class _Segment:
 
 
 class _Lowering:
-    def __init__(self, program: Program, params: Mapping[str, torch.Tensor]) -> None:
+    def __init__(self, program: Program, params: Mapping[str, torch.Tensor], threads: int) -> None:
         self._program = program
+        self._threads = threads
         self._params = params
         self._known: dict[str, Value] = {}
         for name, tensor in params.items():
@@ -58,7 +67,9 @@ class _Lowering:
                 self._known[item.name] = Value(item.name, item.shape, getattr(torch, item.dtype))
         for buffer in program.buffers:
             self._known[buffer.name] = Value(buffer.name, (buffer.rows, buffer.width), torch.float32)
-        self._most = MOST_WORK // max(1, torch.get_num_threads() - 1)
+        more = torch.get_num_threads() - threads
+        self._most = MOST_WORK // more if more > 0 else None
+        self._most_weights = MOST_WEIGHTS if _largest(program, params) <= MOST_WEIGHTS else FEW_WEIGHTS
         read = [name for line in program.dense for name in refs_in(operands(line))]
         self._fetched = Counter(o.value.name for o in program.outputs)
         self._reads = Counter(read) + self._fetched
@@ -84,7 +95,7 @@ class _Lowering:
         make = STEPS.get(line.op)
         if make is None:
             return False
-        segment = self._open or _Segment(Part())
+        segment = self._open or _Segment(Part(self._most_weights))
         try:
             value = make(segment.part, line, [self._operand(a) for a in line.args])
         except Unfit:
@@ -121,7 +132,7 @@ class _Lowering:
         self._known |= {name: Value(name, v.shape, v.dtype) for name, v in values.items()}
         filled = [line.output for line in lines if line.op == PLACE and line.output in wanted]
         results = [values[name] for name in wanted if name not in filled]
-        if len(lines) < FEWEST or any(v.dtype == torch.bool for v in results) or part.work > self._most:
+        if len(lines) < FEWEST or any(v.dtype == torch.bool for v in results) or self._rows(part) == 0:
             self._out += lines
             return
         name = f"{OWN}tape_{len(self._ops) - 1}"
@@ -154,8 +165,20 @@ class _Lowering:
             results=tuple(map(_form, results)),
             plain=DensePlan(Program(inputs, (), (), (), tuple(lines), outputs), constants),
             symbol=part.rows.name,
-            most=self._most // max(1, part.work),
+            work=part.work,
+            most=self._rows(part),
+            threads=self._threads,
         )
+
+    def _rows(self, part: Part) -> int:
+        """The rows up to which a tape is the faster."""
+        return MOST_ROWS if self._most is None else self._most // max(1, part.work)
+
+
+def _largest(program: Program, params: Mapping[str, torch.Tensor]) -> int:
+    """Elements of the largest matrix of a product."""
+    names = {n for line in program.dense if line.op.startswith(PRODUCTS) for n in refs_in(operands(line))}
+    return max((t.numel() for name, t in params.items() if name in names and t.dim() == 2), default=0)
 
 
 def _form(value: Value) -> tuple[str, tuple[Any, ...], torch.dtype]:

@@ -13,6 +13,7 @@ import torch
 
 from colonnade.backends.lanes import LANES
 from colonnade.backends.tape import words as w
+from colonnade.backends.tape.products import PANEL
 from colonnade.core.dims import Dim
 
 Array = npt.NDArray[Any]
@@ -101,8 +102,12 @@ class Step:
 
 @dataclass(eq=False)
 class Part:
-    """The steps of one tape so far. work: of a row, in multiplications or as long."""
+    """The steps of one tape so far.
 
+    work: of a row, in multiplications or as long.   most_weights: elements of a matrix that it may hold.
+    """
+
+    most_weights: int = 1 << 15
     rows: sympy.Symbol | None = None
     work: int = 0
     steps: list[Step] = field(default_factory=list)
@@ -133,12 +138,21 @@ class Part:
         return Place(self._held(held), held.size, each=False, one=held.size == 1)
 
     def matrix(self, value: torch.Tensor) -> Place:
-        """Memory that holds the rows of a matrix, or a vector, filled up with zeros to a whole number of lanes."""
-        rows = value.detach().numpy().reshape(-1, value.shape[-1])
-        width = -(-rows.shape[1] // LANES) * LANES
-        padded = np.zeros((len(rows), width), np.float32)
-        padded[:, : rows.shape[1]] = rows
-        return Place(self._held(padded), rows.shape[1], each=False)
+        """Memory that holds a matrix in panels of sixteen columns, or eight where that is enough for the last."""
+        rows = value.detach().numpy()
+        panels = []
+        for first in range(0, rows.shape[1], PANEL):
+            columns = rows[:, first : first + PANEL]
+            panel = np.zeros((len(rows), PANEL if columns.shape[1] > LANES else LANES), np.float32)
+            panel[:, : columns.shape[1]] = columns
+            panels.append(panel.reshape(-1))
+        return Place(self._held(np.concatenate(panels)), rows.shape[1], each=False)
+
+    def bias(self, value: torch.Tensor) -> Place:
+        """Memory that holds a vector, filled up with zeros to a whole number of lanes."""
+        padded = np.zeros(-(-len(value) // LANES) * LANES, np.float32)
+        padded[: len(value)] = value.detach().numpy()
+        return Place(self._held(padded), len(value), each=False)
 
     def _held(self, array: Array) -> Home:
         raw = np.zeros(array.nbytes + ALIGNMENT, np.uint8)

@@ -1,7 +1,10 @@
-"""The product of a few rows with a small matrix, and its bias and activation.
+"""The product of a few rows with a matrix, and its bias and activation.
 
-Legend: K inner dim, N outputs. The matrix is `[K, N rounded up to lanes]`, as is the bias; rows end where they end.
-Four rows by sixteen outputs keep eight sums, two parts of the matrix and a value in registers.
+Legend: K inner dim, N outputs. The matrix lies in panels of sixteen columns, each `[K, 16]`, the last one `[K, 8]`
+where eight are enough; the bias is filled up to whole lanes; rows of operand and result end where they end.
+Four rows by sixteen outputs keep eight sums, two parts of the matrix and a value in registers. A block of a panel stays
+in the first cache while all rows pass by it.
+Facts: each result is one sum over k in order, whatever the rows are and whoever computes them.
 """
 
 from __future__ import annotations
@@ -23,7 +26,11 @@ from colonnade.backends.lanes import (
 from colonnade.backends.memory import kernel, load_f32, store_f32
 
 HALF = 4 * LANES
+WIDE = 2 * HALF
+PANEL = 2 * LANES
 ROWS = 4
+BLOCK = 256
+"""Of the inner dim: a panel's are 16 KiB."""
 ZERO = np.float32(0)
 
 
@@ -44,11 +51,17 @@ def _put(out: int, value: Any, bias: int, part: int, relu: bool, n: int) -> None
 
 @kernel
 def _four_by_two(
-    out: int, so: int, a: int, sa: int, m: int, pitch: int, bias: int, relu: bool, inner: int, n: int
+    out: int, so: int, a: int, sa: int, m: int, bias: int, relu: bool, inner: int, n: int, first: bool
 ) -> None:
+    """first: whether sums begin here, and do not go on with what lies in `out`."""
     p0 = p1 = p2 = p3 = q0 = q1 = q2 = q3 = lanes(ZERO)
+    if not first:
+        p0, q0 = load_lanes(out), load_lanes(out + HALF)
+        p1, q1 = load_lanes(out + so), load_lanes(out + so + HALF)
+        p2, q2 = load_lanes(out + 2 * so), load_lanes(out + 2 * so + HALF)
+        p3, q3 = load_lanes(out + 3 * so), load_lanes(out + 3 * so + HALF)
     for k in range(inner):
-        x, y = load_lanes(m + k * pitch), load_lanes(m + k * pitch + HALF)
+        x, y = load_lanes(m + k * WIDE), load_lanes(m + k * WIDE + HALF)
         at = a + 4 * k
         v = lanes(load_f32(at))
         p0, q0 = multiply_add(v, x, p0), multiply_add(v, y, q0)
@@ -69,12 +82,10 @@ def _four_by_two(
 
 
 @kernel
-def _four_by_one(
-    out: int, so: int, a: int, sa: int, m: int, pitch: int, bias: int, relu: bool, inner: int, n: int
-) -> None:
+def _four_by_one(out: int, so: int, a: int, sa: int, m: int, bias: int, relu: bool, inner: int, n: int) -> None:
     p0 = p1 = p2 = p3 = lanes(ZERO)
     for k in range(inner):
-        x = load_lanes(m + k * pitch)
+        x = load_lanes(m + k * HALF)
         at = a + 4 * k
         p0 = multiply_add(lanes(load_f32(at)), x, p0)
         p1 = multiply_add(lanes(load_f32(at + sa)), x, p1)
@@ -87,49 +98,90 @@ def _four_by_one(
 
 
 @kernel
-def _one_by_four(out: int, a: int, m: int, pitch: int, bias: int, relu: bool, inner: int, n: int) -> None:
+def _one_by_four(out: int, a: int, m: int, bias: int, relu: bool, inner: int) -> None:
+    """Two panels at once: a sum waits for its last product."""
     p0 = p1 = p2 = p3 = lanes(ZERO)
+    second = m + inner * WIDE
     for k in range(inner):
-        v, at = lanes(load_f32(a + 4 * k)), m + k * pitch
-        p0 = multiply_add(v, load_lanes(at), p0)
-        p1 = multiply_add(v, load_lanes(at + HALF), p1)
-        p2 = multiply_add(v, load_lanes(at + 2 * HALF), p2)
-        p3 = multiply_add(v, load_lanes(at + 3 * HALF), p3)
-    _put(out, p0, bias, 0, relu, n)
-    _put(out, p1, bias, 1, relu, n)
-    _put(out, p2, bias, 2, relu, n)
-    _put(out, p3, bias, 3, relu, n)
+        v = lanes(load_f32(a + 4 * k))
+        p0 = multiply_add(v, load_lanes(m + k * WIDE), p0)
+        p1 = multiply_add(v, load_lanes(m + k * WIDE + HALF), p1)
+        p2 = multiply_add(v, load_lanes(second + k * WIDE), p2)
+        p3 = multiply_add(v, load_lanes(second + k * WIDE + HALF), p3)
+    _put(out, p0, bias, 0, relu, 2 * PANEL)
+    _put(out, p1, bias, 1, relu, 2 * PANEL)
+    _put(out, p2, bias, 2, relu, 2 * PANEL)
+    _put(out, p3, bias, 3, relu, 2 * PANEL)
 
 
 @kernel
-def _one_by_one(out: int, a: int, m: int, pitch: int, bias: int, relu: bool, inner: int, n: int) -> None:
+def _one_by_two(out: int, a: int, m: int, bias: int, relu: bool, inner: int, n: int) -> None:
+    p = q = lanes(ZERO)
+    for k in range(inner):
+        v = lanes(load_f32(a + 4 * k))
+        p = multiply_add(v, load_lanes(m + k * WIDE), p)
+        q = multiply_add(v, load_lanes(m + k * WIDE + HALF), q)
+    _put(out, p, bias, 0, relu, n)
+    _put(out, q, bias, 1, relu, n)
+
+
+@kernel
+def _one_by_one(out: int, a: int, m: int, bias: int, relu: bool, inner: int, n: int) -> None:
     total = lanes(ZERO)
     for k in range(inner):
-        total = multiply_add(lanes(load_f32(a + 4 * k)), load_lanes(m + k * pitch), total)
+        total = multiply_add(lanes(load_f32(a + 4 * k)), load_lanes(m + k * HALF), total)
     _put(out, total, bias, 0, relu, n)
+
+
+@kernel
+def _panels(
+    out: int, so: int, a: int, sa: int, matrix: int, bias: int, relu: bool, rows: int, inner: int, n: int
+) -> None:
+    """Four rows at a time. Facts: rows is a multiple of four."""
+    j = 0
+    while n - j >= PANEL:
+        panel, k = matrix + 4 * j * inner, 0
+        while k < inner:
+            count = min(BLOCK, inner - k)
+            last = k + count == inner
+            added, cut = bias + 4 * j if last and bias else 0, relu and last
+            for r in range(0, rows, ROWS):
+                x, y = a + r * sa + 4 * k, out + r * so + 4 * j
+                _four_by_two(y, so, x, sa, panel + WIDE * k, added, cut, count, PANEL, k == 0)
+            k += count
+        j += PANEL
+    if j < n:
+        panel, added = matrix + 4 * j * inner, bias + 4 * j if bias else 0
+        for r in range(0, rows, ROWS):
+            x, y = a + r * sa, out + r * so + 4 * j
+            if n - j > LANES:
+                _four_by_two(y, so, x, sa, panel, added, relu, inner, n - j, True)
+            else:
+                _four_by_one(y, so, x, sa, panel, added, relu, inner, n - j)
+
+
+@kernel
+def _row(out: int, a: int, matrix: int, bias: int, relu: bool, inner: int, n: int) -> None:
+    j = 0
+    while n - j >= 2 * PANEL:
+        _one_by_four(out + 4 * j, a, matrix + 4 * j * inner, bias + 4 * j if bias else 0, relu, inner)
+        j += 2 * PANEL
+    while j < n:
+        panel, added = matrix + 4 * j * inner, bias + 4 * j if bias else 0
+        if n - j > LANES:
+            _one_by_two(out + 4 * j, a, panel, added, relu, inner, n - j)
+        else:
+            _one_by_one(out + 4 * j, a, panel, added, relu, inner, n - j)
+        j += PANEL
 
 
 @kernel
 def product(
     out: int, so: int, a: int, sa: int, matrix: int, bias: int, relu: bool, rows: int, inner: int, n: int
 ) -> None:
-    """`out = relu(a @ matrix + bias)`; no bias where its address is 0."""
-    pitch = (n + LANES - 1) // LANES * HALF
-    r = 0
-    while r + ROWS <= rows:
-        x, y, j = a + r * sa, out + r * so, 0
-        while n - j > LANES:
-            _four_by_two(y + 4 * j, so, x, sa, matrix + 4 * j, pitch, bias + 4 * j if bias else 0, relu, inner, n - j)
-            j += 2 * LANES
-        if j < n:
-            _four_by_one(y + 4 * j, so, x, sa, matrix + 4 * j, pitch, bias + 4 * j if bias else 0, relu, inner, n - j)
-        r += ROWS
-    while r < rows:
-        x, y, j = a + r * sa, out + r * so, 0
-        while n - j > 3 * LANES:
-            _one_by_four(y + 4 * j, x, matrix + 4 * j, pitch, bias + 4 * j if bias else 0, relu, inner, n - j)
-            j += 4 * LANES
-        while j < n:
-            _one_by_one(y + 4 * j, x, matrix + 4 * j, pitch, bias + 4 * j if bias else 0, relu, inner, n - j)
-            j += LANES
-        r += 1
+    """`out = relu(a @ matrix + bias)`; no bias where its address is 0. Facts: `out` overlaps no operand."""
+    fours = rows - rows % ROWS
+    if fours > 0:
+        _panels(out, so, a, sa, matrix, bias, relu, fours, inner, n)
+    for r in range(fours, rows):
+        _row(out + r * so, a + r * sa, matrix, bias, relu, inner, n)

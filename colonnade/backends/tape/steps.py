@@ -20,8 +20,6 @@ from colonnade.ir.program import PLACE, Instruction
 Maker = Callable[[Part, Instruction, Sequence[Any]], Value]
 
 F32 = torch.float32
-MOST_WEIGHTS = 1 << 15
-"""Elements of a matrix up to which a product is a step."""
 SLOW = 32
 """Multiplications that an exponential costs."""
 NOWHERE = Place(Home(0, 4, address=0), 0, each=False)
@@ -148,14 +146,14 @@ def _product(part: Part, line: Instruction, x: Any, matrix: Any, bias: Any) -> V
     """matrix: `[K, N]`, a constant."""
     _demand(isinstance(x, Value) and x.constant is None and x.dtype == F32 and len(x.shape) == 2)
     _demand(matrix is not None and matrix.dtype == F32 and matrix.dim() == 2 and matrix.shape[0] == x.width)
-    _demand(0 < matrix.numel() <= MOST_WEIGHTS)
+    _demand(0 < matrix.numel() <= part.most_weights)
     width = matrix.shape[1]
     if bias is not None:
         _demand(bias.constant is not None and bias.dtype == F32 and bias.shape == (width,))
     part.accept([x])
     _demand(not part.place(x).one)
     value = Value(line.output, (x.rows, width), F32)
-    held = NOWHERE if bias is None else part.matrix(bias.constant)
+    held = NOWHERE if bias is None else part.bias(bias.constant)
     part.add(w.PRODUCT, value.name, width, part.place(x), held, part.matrix(matrix), inner=x.width)
     part.work += matrix.numel()
     return value
@@ -307,6 +305,7 @@ def _named(makers: Mapping[str, Maker], *overloads: str) -> dict[str, Maker]:
 
 
 _ARITHMETIC = {"add": _binary(w.ADD), "sub": _binary(w.SUB), "mul": _binary(w.MUL), "div": _binary(w.DIV)}
+_EXTREMES = {"minimum": _binary(w.MINIMUM), "maximum": _binary(w.MAXIMUM)}
 _COMPARISONS = {name: _compare(kind) for kind, name in enumerate(("eq", "ne", "lt", "le", "gt", "ge"))}
 _SLOW = {"sigmoid": _unary(w.SIGMOID, SLOW), "tanh": _unary(w.TANH, SLOW), "exp": _unary(w.EXP, SLOW)}
 _QUICK = {"sqrt": _unary(w.SQRT), "neg": _unary(w.NEG), "abs": _unary(w.ABS), "round": _unary(w.ROUND)}
@@ -314,7 +313,7 @@ _QUICK = {"sqrt": _unary(w.SQRT), "neg": _unary(w.NEG), "abs": _unary(w.ABS), "r
 STEPS: Mapping[str, Maker] = {
     **_named(_ARITHMETIC, "Tensor"),
     **_named(_COMPARISONS, "Tensor", "Scalar"),
-    **_named({**_SLOW, **_QUICK}, "default"),
+    **_named({**_SLOW, **_QUICK, **_EXTREMES}, "default"),
     **_named({f"{name}_": make for name, make in {**_SLOW, **_QUICK}.items()}, "default"),
     "aten.relu.default": _relu,
     "aten.relu_.default": _relu,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,11 @@ import numpy.typing as npt
 import torch
 from numba import types
 
-from colonnade.backends import lanes, memory
+from colonnade.backends import atomics, jobs, lanes, memory
 from colonnade.backends.code_cache import CodeCache, Results
 from colonnade.backends.dense import DensePlan
 from colonnade.backends.memory import address_of
+from colonnade.backends.pool import POOL
 from colonnade.backends.tape import kernels, products
 from colonnade.backends.tape import words as w
 from colonnade.errors import ShapeError
@@ -24,6 +25,11 @@ Array = npt.NDArray[Any]
 ALIGNMENT = 64
 HEADER = w.BASES // 8
 PAIR = w.BASE_BYTES // 8
+PARALLEL_WORK = 1 << 20
+"""Multiplications from which on helpers give more than they cost: some 20 microseconds."""
+TILES_A_THREAD = 4
+LEAST_ROWS = 8
+"""Of a tile, where several threads share few rows."""
 
 
 def aligned(num_bytes: int) -> Array:
@@ -37,7 +43,7 @@ def aligned(num_bytes: int) -> Array:
 class Tape:
     """steps: words.   constants: what the steps hold addresses of.   scratch: its bytes.
     operands, results: name, shape behind the rows and dtype of each.   plain: the same by torch.
-    most: rows up to which the tape is the faster.
+    work: of a row, in multiplications.   most: rows up to which the tape is the faster.   threads: to be used.
     """
 
     steps: Array
@@ -47,18 +53,25 @@ class Tape:
     results: tuple[tuple[str, tuple[int, ...], torch.dtype], ...]
     plain: DensePlan
     symbol: str
+    work: int
     most: int
+    threads: int
 
 
 class _Call:
-    """The context of one call at a time; reused."""
+    """The contexts of one call at a time, one a thread; reused."""
 
-    def __init__(self, tape: Tape, num_tensors: int) -> None:
-        array = np.zeros(HEADER + PAIR * (w.TENSORS + num_tensors), np.int64)
-        self._scratch = aligned(tape.scratch)
+    def __init__(self, tape: Tape, code: Code, num_tensors: int) -> None:
+        size = -(-8 * (HEADER + PAIR * (w.TENSORS + num_tensors)) // ALIGNMENT) * ALIGNMENT
+        raw = aligned(tape.threads * size)
+        self._scratch = [aligned(tape.scratch) for _ in range(tape.threads)]
+        contexts = raw.view(np.int64).reshape(tape.threads, -1)
+        contexts[:, HEADER] = [scratch.ctypes.data for scratch in self._scratch]
+        array = contexts.reshape(-1)
         array[w.COUNT // 8] = len(tape.steps) // (w.STEP_BYTES // 8)
         array[w.STEPS // 8] = tape.steps.ctypes.data
-        array[HEADER] = self._scratch.ctypes.data
+        array[w.CONTEXT_BYTES // 8] = size
+        array[jobs.WORK // 8] = code.work
         self.words = memoryview(array.data)
         self.address = int(array.ctypes.data)
 
@@ -72,7 +85,7 @@ class TapeCall:
 
     def __init__(self, tape: Tape, arrays: Container[str] = ()) -> None:
         self._tape = tape
-        self._run = TAPES.warm()
+        self._code = TAPES.warm()
         self._calls: list[_Call] = []
         self._plain_operands = frozenset(tape.plain.sources)
         self._made = tuple((shape, numpy_dtype(dtype), name in arrays) for name, shape, dtype in tape.results)
@@ -85,9 +98,11 @@ class TapeCall:
         try:
             call = self._calls.pop()
         except IndexError:
-            call = _Call(tape, len(tensors) + len(made))
+            call = _Call(tape, self._code, len(tensors) + len(made))
         words = call.words
         words[w.ROWS // 8] = rows
+        words[w.NEXT // 8] = words[w.SEAT // 8] = 0
+        helpers = self._share(words, rows)
         at = HEADER + PAIR * w.TENSORS
         held = []
         for tensor, (name, shape, dtype) in zip(tensors, tape.operands, strict=True):
@@ -103,10 +118,20 @@ class TapeCall:
             words[at] = address_of(array)
             words[at + 1] = array.strides[0]
             at += PAIR
-        self._run(call.address)
+        self._code.run(call.address, POOL.address, helpers)
         self._calls.append(call)
         given = zip(made, self._made, strict=True)
         return tuple([array if is_array else torch.from_numpy(array) for array, (_, _, is_array) in given])
+
+    def _share(self, words: memoryview, rows: int) -> int:
+        """Say how many rows a tile has; gives the number of helpers."""
+        tape, helpers, tile = self._tape, 0, w.TILE
+        if tape.threads > 1 and rows > LEAST_ROWS and rows * tape.work > PARALLEL_WORK:
+            helpers = POOL.helpers(tape.threads - 1, self._code.helper)
+            part = -(-rows // (TILES_A_THREAD * (helpers + 1)))
+            tile = min(w.TILE, max(LEAST_ROWS, part + -part % LEAST_ROWS))
+        words[w.TILE_ROWS // 8] = tile
+        return helpers
 
     def _by_torch(self, rows: int, tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
         tape = self._tape
@@ -121,18 +146,36 @@ def numpy_dtype(dtype: torch.dtype) -> np.dtype[Any]:
     return np.dtype(str(dtype).removeprefix("torch."))
 
 
+@dataclass(frozen=True)
+class Code:
+    """The loops in memory: what Python calls, and addresses of what threads call. results: keep the code alive."""
+
+    run: Callable[[int, int, int], int]
+    work: int
+    helper: int
+    results: Mapping[str, Any]
+
+
 def _sources() -> Iterable[Path]:
-    return (Path(module.__file__) for module in (kernels, products, w, lanes, memory))
+    return (Path(str(module.__file__)) for module in (kernels, products, w, lanes, memory, jobs, atomics))
 
 
 def _results() -> Results:
-    signature = (types.int64,)
-    kernels.run.compile(signature)
-    return {"run": kernels.run.overloads[signature]}
+    results = {}
+    for name, function, operands in (("run", jobs.run, 3), ("helper", jobs.helper, 1), ("work", kernels.work, 1)):
+        signature = (types.int64,) * operands
+        compiled: Any = function
+        compiled.compile(signature)
+        results[name] = compiled.overloads[signature]
+    return results
 
 
-def _code(results: Results) -> Any:
-    return results["run"].entry_point
+def _code(results: Results) -> Code:
+    work, helper = (
+        int(results[name].library.get_pointer_to_function(results[name].fndesc.llvm_cfunc_wrapper_name))
+        for name in ("work", "helper")
+    )
+    return Code(results["run"].entry_point, work, helper, results)
 
 
 TAPES = CodeCache("tape", "the loops of short dense networks", _sources, _results, _code)

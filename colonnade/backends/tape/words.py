@@ -20,21 +20,25 @@ STRIDE = 16  # from row to row, in scratch memory and constants; tensors have th
 PITCH = 24  # from element to element: 0 where one stands for all
 OPERAND_BYTES = 32
 
-# A call's context.
+# A call's context: one for each thread, in a row; the first is the caller's.
 COUNT = 0  # of steps
 ROWS = 8
 STEPS = 16  # address
-BASES = 32  # an address and the stride of its rows, for each base
+TILE_ROWS = 24  # rows that pass through all steps at a time
+CONTEXT_BYTES = 32
+NEXT = 64  # tile to claim, a cache line of its own with
+SEAT = 72  # the context to claim
+BASES = 160  # behind jobs.WORK: an address and the stride of its rows, for each base
 BASE_BYTES = 16
 SCRATCH, CONSTANTS, TENSORS = 0, 1, 2  # bases; tensors from there on
 
-ADD, SUB, MUL, DIV, COMPARE, PRODUCT, SELECT = range(7)
-COPY, COPY_WIDE, RELU_OF = range(7, 10)
-UNARY, SOFTMAX, ARGMAX, FROM_I32, FROM_I64 = range(10, 15)
+ADD, SUB, MUL, DIV, MINIMUM, MAXIMUM, COMPARE, PRODUCT, SELECT = range(9)
+COPY, COPY_WIDE, RELU_OF = range(9, 12)
+UNARY, SOFTMAX, ARGMAX, FROM_I32, FROM_I64 = range(12, 17)
 """Codes of steps: of several operands; moving one; computing from one. A unary and a comparison have their kind in
 `INNER`, softmax and argmax the elements of their operand."""
 SIGMOID, TANH, EXP, SQRT, NEG, ABS, ROUND = range(7)
 EQ, NE, LT, LE, GT, GE = range(6)
 
 TILE = 32
-"""Rows that pass through all steps at a time."""
+"""Most rows of a tile."""

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.backends.dense import DensePlan
-from colonnade.backends.tape import lower
+from colonnade.backends.tape import lower, tape
 from colonnade.backends.tape.lower import taped
 from colonnade.core import dims
 from colonnade.errors import GraphError, ShapeError
@@ -45,7 +45,7 @@ def constants(seed: int = 0) -> dict[str, torch.Tensor]:
         "number": torch.tensor(1.7),
         "ids": torch.tensor([[3, 1]], dtype=torch.int32),
         "wide": torch.randn(200, 5),
-        "large": torch.randn(7000, 5),
+        "large": torch.randn(210_000, 5),
     }
 
 
@@ -222,6 +222,48 @@ def test_products(product: str) -> None:
         torch.testing.assert_close(got["r"], want["r"], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("inner", [1, 255, 256, 257, 600])
+@pytest.mark.parametrize("outer", [1, 8, 9, 16, 31, 40])
+def test_products_of_any_size_are_one_sum_a_result(inner: int, outer: int) -> None:
+    torch.manual_seed(inner * outer)
+    params = {"m": torch.randn(outer, inner), "b": torch.randn(outer), "number": torch.tensor(0.5)}
+    lines = (
+        line("a", "mul.Tensor", Ref("m_in"), Ref("number")),
+        line("h", "linear.default", Ref("a"), Ref("m"), Ref("b")),
+        line("r", "relu_.default", Ref("h")),
+    )
+    inputs = (Input("m_in", "float32", (B, inner)),)
+    program = Program(inputs, (), (), (), lines, (Output("r", Ref("r"), "float32", (B, outer)),))
+    plain, alone, shared = DensePlan(program, params), taped(program, params), taped(program, params, 3)
+    x = torch.randn(300, inner)
+    rows = {n: alone.run({"m_in": x[:n]}, {"B": n})["r"] for n in (1, 2, 5, 31, 300)}
+    want = plain.run({"m_in": x}, {"B": 300})["r"]
+    torch.testing.assert_close(torch.as_tensor(rows[300]), want, rtol=1e-5, atol=1e-5 * inner**0.5)
+    for n, found in rows.items():
+        np.testing.assert_array_equal(found, rows[300][:n])
+        np.testing.assert_array_equal(shared.run({"m_in": x[:n]}, {"B": n})["r"], found)
+
+
+def test_smaller_and_larger_elements() -> None:
+    lines = (
+        line("a", "minimum.default", X, Y),
+        line("b", "maximum.default", Ref("a"), ONE),
+        line("c", "minimum.default", Ref("five"), Ref("b")),
+        line("out", "maximum.default", Ref("c"), Ref("number")),
+    )
+    check(lines, ("out", "a", "b"), exact=False)
+
+
+def test_threads_share_the_tiles_of_a_tape(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tape, "PARALLEL_WORK", 0)
+    program, params = program_of(EXACT["arithmetic"], ("out",)), constants()
+    plain, shared = DensePlan(program, params), taped(program, params, 4)
+    for rows in (1, 8, 9, 33, 70, 1000):
+        given = values(rows, seed=rows)
+        want, got = answers(plain, given, rows), answers(shared, given, rows)
+        np.testing.assert_array_equal(got["out"].numpy(), want["out"].numpy())
+
+
 def test_slots_are_filled_and_then_read() -> None:
     lines = (
         line("a", "mul.Tensor", X, 2.0),
@@ -248,9 +290,9 @@ def test_what_torch_keeps_stands_before_and_behind() -> None:
         line("out", "sub.Tensor", Ref("e"), Ref("c")),
     )
     check(lines, ("out", "behind"))
-    tape, item = "colonnade.tape_", "colonnade.item"
+    made, item = "colonnade.tape_", "colonnade.item"
     linear, cumsum = "aten.linear.default", "aten.cumsum.default"
-    wanted = [linear, f"{tape}0", item, item, cumsum, f"{tape}1", item]
+    wanted = [linear, f"{made}0", item, item, cumsum, f"{made}1", item]
     assert ops_of(taped(program_of(lines, ("out", "behind")), constants())) == wanted
 
 
