@@ -8,10 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from colonnade.backends.cpu.fingerprint import fingerprint64
+from colonnade.backends.cpu.intrinsics import prefetch
 from colonnade.backends.cpu.tiles.hash_decimal import fingerprint64_decimal
 from colonnade.backends.cpu.tiles.not_equal import equal_bytes
 from colonnade.backends.cpu.tiles.registry import Memory, Step, lowering, tile
-from colonnade.backends.memory import kernel, load_i64, load_u64, store_i64
+from colonnade.backends.memory import kernel, load_i64, load_u64, store_i64, store_u64
 from colonnade.core.word_map import SLOT_WORDS, SPREAD, word_map
 from colonnade.ops.vocabulary import Vocabulary
 
@@ -29,12 +30,18 @@ def _unknown(words: int, hashed: U) -> int | np.int64:
 @tile
 @kernel
 def vocabulary_text(step: int, source: int, n: int, target: int) -> None:
-    """Strings."""
+    """Strings. Slots and keys of all are on their way before the first is compared."""
     slots, mask, words = load_i64(step + 8), load_i64(step + 16), load_i64(step + 24)
     text = load_i64(words + 16)
     for i in range(n):
+        hashed = fingerprint64(load_i64(source + 16 * i), load_i64(source + 16 * i + 8))
+        store_u64(target + 8 * i, hashed)
+        prefetch(slots + SLOT_BYTES * (np.int64(hashed) & mask))
+    for i in range(n):
+        prefetch(text + 8 * load_i64(slots + SLOT_BYTES * (load_i64(target + 8 * i) & mask) + 8))
+    for i in range(n):
         x, length = load_i64(source + 16 * i), load_i64(source + 16 * i + 8)
-        hashed = fingerprint64(x, length)
+        hashed = load_u64(target + 8 * i)
         at = np.int64(hashed) & mask
         value = 0
         while True:
