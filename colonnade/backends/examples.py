@@ -196,8 +196,8 @@ class _Reader:
         finally:
             self._calls.append(call)
 
-    def _empty(self, sizes: Sequence[tuple[str, int]], spare: SpareMemory) -> list[Array]:
-        """Arrays of dtypes and lengths, in one piece of memory; their content is arbitrary.
+    def _empty(self, sizes: Sequence[tuple[str, int]], spare: SpareMemory) -> tuple[list[Array], list[int]]:
+        """Arrays of dtypes and lengths, in one piece of memory, and their addresses; their content is arbitrary.
 
         spare: for pieces of about one size, as a lent one that is too small is given up.
         """
@@ -206,7 +206,8 @@ class _Reader:
             ends.append((dtype, end, end := end + count * _ITEM_BYTES[dtype]))
             end += -end % ALIGNMENT
         block = np.empty(end, np.uint8) if end <= SMALL else spare.empty(max(end, SPARE + 1), np.uint8)
-        return [block[first:last].view(dtype) for dtype, first, last in ends]
+        base = address_of(block)
+        return [block[first:last].view(dtype) for dtype, first, last in ends], [base + first for _, first, _ in ends]
 
     def _decoded(self, call: _Call, texts: _Texts, key: str, given: Mapping[int, Array]) -> _Decoded:
         words, plan, rows = call.words, self.plan, len(texts)
@@ -214,9 +215,10 @@ class _Reader:
         totals = np.empty((plan.num_noted, 4), np.int64)
         addresses = np.empty(plan.num_located, np.int64)
         sizes = [(dtype, 0 if k in given else rows * width) for k, (dtype, width, _) in enumerate(plan.blocks)]
-        *dense, offsets = self._empty([*sizes, ("int64", plan.num_ragged * (rows + 1))], self._before)
+        arrays, places = self._empty([*sizes, ("int64", plan.num_ragged * (rows + 1))], self._before)
+        *dense, offsets = arrays
         for k, block in given.items():
-            dense[k] = block
+            dense[k], places[k] = block, address_of(block)
         helpers = self._chunk(words, rows, texts.num_bytes)
         words[loops.ROWS // 8] = rows
         words[loops.TEXTS // 8] = address_of(texts.places)
@@ -224,23 +226,20 @@ class _Reader:
         words[loops.BAD // 8] = address_of(bad)
         words[loops.TOTALS // 8] = address_of(totals)
         words[loops.ADDRESSES // 8] = address_of(addresses)
-        words[loops.OFFSETS // 8] = address_of(offsets)
-        for k, block in enumerate(dense):
-            words[loops.PLACES // 8 + k] = address_of(block)
+        words[loops.OFFSETS // 8] = places.pop()
+        for k, place in enumerate(places):
+            words[loops.PLACES // 8 + k] = place
         self._run(call, self._code.scan, helpers)
         num_bad = self._code.lay_out(call.address)
         if num_bad:
             first = np.flatnonzero(bad)[:MOST].tolist()
             troubles = [trouble(texts.bytes_of(row), plan.features, row) for row in first]
             raise refuse(troubles, plan.features, f"input {key!r}", num_bad)
-        floats, integers, ends, data = self._empty(
-            [(dtype, words[word // 8]) for dtype, word in _BLOCKS] if plan.num_noted else _NOTHING, self._after
-        )
+        wanted = [(dtype, words[word // 8]) for dtype, word in _BLOCKS] if plan.num_noted else _NOTHING
+        (floats, integers, ends, data), places = self._empty(wanted, self._after)
         if plan.num_noted:
-            words[loops.FLOATS // 8] = address_of(floats)
-            words[loops.INTEGERS // 8] = address_of(integers)
-            words[loops.STRINGS // 8] = address_of(ends)
-            words[loops.DATA // 8] = address_of(data)
+            for (_, word), place in zip(_BLOCKS, places, strict=True):
+                words[word // 8] = place
             self._run(call, self._code.write, helpers)
         offsets = offsets.reshape(plan.num_ragged, rows + 1)
         return _Decoded(plan, rows, dense, floats, integers, ends, data, offsets, totals, addresses)
