@@ -27,8 +27,8 @@ TURN, OPEN, ACTIVE, SLEEPERS, LOCK, STOP, SEATS, CALL = (LINE * k for k in range
 helpers must end; how many may still join; the job's context."""
 STATE_BYTES = 8 * LINE
 
-SPINS = 2000
-"""How often an idle helper looks before it sleeps, some 50 microseconds."""
+SPINS = 8000
+"""How often an idle helper looks before it sleeps, some 200 microseconds: what lies between two parts of a call."""
 PATIENCE = 2000
 """How often a caller looks for helpers to end before it yields its CPU."""
 

@@ -92,7 +92,7 @@ def roots(functions: Iterable[Any]) -> set[Name]:
 
 ENGINE = {("colonnade.backends.cpu.cache", "functions"), *roots(f for f, _ in cache.functions().values())}
 LOOPS = roots([*example_loops.ENTRIES.values(), jobs.run, jobs.helper])
-TAPES = roots([kernels.run])
+TAPES = roots([kernels.work, jobs.run, jobs.helper])
 
 
 @pytest.mark.parametrize(
