@@ -168,6 +168,7 @@ class _Lowering:
             work=part.work,
             most=self._rows(part),
             threads=self._threads,
+            tile=part.tile,
         )
 
     def _rows(self, part: Part) -> int:

@@ -104,12 +104,14 @@ class Step:
 class Part:
     """The steps of one tape so far.
 
-    work: of a row, in multiplications or as long.   most_weights: elements of a matrix that it may hold.
+    work: of a row, in multiplications or as long.   most_weights: elements of a matrix that it may hold.   tile: most
+    rows that pass through all steps at a time.
     """
 
     most_weights: int = 1 << 15
     rows: sympy.Symbol | None = None
     work: int = 0
+    tile: int = w.TILE
     steps: list[Step] = field(default_factory=list)
     places: dict[str, Place] = field(default_factory=dict)
     constants: list[Array] = field(default_factory=list)
@@ -198,7 +200,7 @@ class Part:
                 home.at = w.TENSORS + len(tensors) + home.result, 0
             else:
                 home.at = w.SCRATCH, scratch
-                scratch += -(-w.TILE * home.width * home.itemsize // ALIGNMENT) * ALIGNMENT
+                scratch += -(-self.tile * home.width * home.itemsize // ALIGNMENT) * ALIGNMENT
         return scratch
 
     def words(self) -> Array:

@@ -3,7 +3,7 @@
 Legend: K inner dim, N outputs. The matrix lies in panels of sixteen columns, each `[K, 16]`, the last one `[K, 8]`
 where eight are enough; the bias is filled up to whole lanes; rows of operand and result end where they end.
 Four rows by sixteen outputs keep eight sums, two parts of the matrix and a value in registers. A block of a panel stays
-in the first cache while all rows pass by it.
+in the first cache while all rows pass by it, and the same block of the rows in the second while all panels do.
 Facts: each result is one sum over k in order, whatever the rows are and whoever computes them.
 """
 
@@ -138,18 +138,17 @@ def _panels(
     out: int, so: int, a: int, sa: int, matrix: int, bias: int, relu: bool, rows: int, inner: int, n: int
 ) -> None:
     """Four rows at a time. Facts: rows is a multiple of four."""
-    j = 0
-    while n - j >= PANEL:
-        panel, k = matrix + 4 * j * inner, 0
-        while k < inner:
-            count = min(BLOCK, inner - k)
-            last = k + count == inner
-            added, cut = bias + 4 * j if last and bias else 0, relu and last
+    k, j = 0, n - n % PANEL
+    while k < inner:
+        count = min(BLOCK, inner - k)
+        last = k + count == inner
+        for first in range(0, j, PANEL):
+            panel = matrix + 4 * first * inner + WIDE * k
+            added, cut = bias + 4 * first if last and bias else 0, relu and last
             for r in range(0, rows, ROWS):
-                x, y = a + r * sa + 4 * k, out + r * so + 4 * j
-                _four_by_two(y, so, x, sa, panel + WIDE * k, added, cut, count, PANEL, k == 0)
-            k += count
-        j += PANEL
+                x, y = a + r * sa + 4 * k, out + r * so + 4 * first
+                _four_by_two(y, so, x, sa, panel, added, cut, count, PANEL, k == 0)
+        k += count
     if j < n:
         panel, added = matrix + 4 * j * inner, bias + 4 * j if bias else 0
         for r in range(0, rows, ROWS):

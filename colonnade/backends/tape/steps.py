@@ -20,6 +20,8 @@ from colonnade.ir.program import PLACE, Instruction
 Maker = Callable[[Part, Instruction, Sequence[Any]], Value]
 
 F32 = torch.float32
+OWN_CACHE = 1 << 15
+"""Elements of a matrix that the caches of one CPU hold beside what else they hold."""
 SLOW = 32
 """Multiplications that an exponential costs."""
 NOWHERE = Place(Home(0, 4, address=0), 0, each=False)
@@ -156,6 +158,8 @@ def _product(part: Part, line: Instruction, x: Any, matrix: Any, bias: Any) -> V
     held = NOWHERE if bias is None else part.bias(bias.constant)
     part.add(w.PRODUCT, value.name, width, part.place(x), held, part.matrix(matrix), inner=x.width)
     part.work += matrix.numel()
+    if matrix.numel() > OWN_CACHE:
+        part.tile = w.LARGE_TILE
     return value
 
 

@@ -27,7 +27,7 @@ HEADER = w.BASES // 8
 PAIR = w.BASE_BYTES // 8
 PARALLEL_WORK = 1 << 20
 """Multiplications from which on helpers give more than they cost: some 20 microseconds."""
-TILES_A_THREAD = 4
+TILES_A_THREAD = 2
 LEAST_ROWS = 8
 """Of a tile, where several threads share few rows."""
 
@@ -44,6 +44,7 @@ class Tape:
     """steps: words.   constants: what the steps hold addresses of.   scratch: its bytes.
     operands, results: name, shape behind the rows and dtype of each.   plain: the same by torch.
     work: of a row, in multiplications.   most: rows up to which the tape is the faster.   threads: to be used.
+    tile: most rows that pass through all steps at a time.
     """
 
     steps: Array
@@ -56,6 +57,7 @@ class Tape:
     work: int
     most: int
     threads: int
+    tile: int
 
 
 class _Call:
@@ -125,11 +127,11 @@ class TapeCall:
 
     def _share(self, words: memoryview, rows: int) -> int:
         """Say how many rows a tile has; gives the number of helpers."""
-        tape, helpers, tile = self._tape, 0, w.TILE
+        tape, helpers, tile = self._tape, 0, self._tape.tile
         if tape.threads > 1 and rows > LEAST_ROWS and rows * tape.work > PARALLEL_WORK:
             helpers = POOL.helpers(tape.threads - 1, self._code.helper)
             part = -(-rows // (TILES_A_THREAD * (helpers + 1)))
-            tile = min(w.TILE, max(LEAST_ROWS, part + -part % LEAST_ROWS))
+            tile = min(tile, max(LEAST_ROWS, part + -part % LEAST_ROWS))
         words[w.TILE_ROWS // 8] = tile
         return helpers
 

@@ -40,5 +40,5 @@ UNARY, SOFTMAX, ARGMAX, FROM_I32, FROM_I64 = range(12, 17)
 SIGMOID, TANH, EXP, SQRT, NEG, ABS, ROUND = range(7)
 EQ, NE, LT, LE, GT, GE = range(6)
 
-TILE = 32
-"""Most rows of a tile."""
+TILE, LARGE_TILE = 32, 128
+"""Most rows of a tile; and where a tape has a matrix that no CPU's own cache holds: it is read once a tile."""
