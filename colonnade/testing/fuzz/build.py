@@ -118,7 +118,8 @@ def _columns(tf: Any, model: Model, by_name: Mapping[str, Input], case: Case) ->
         return [tf.feature_column.indicator_column(of)]
     table = tf.compat.v1.random_uniform_initializer(-1.0, 1.0, seed=seed_of(model, f"table {case.number}"))
     if case.form == "embedding":
-        return [tf.feature_column.embedding_column(of, case.embedding_dim, combiner=case.pooling, initializer=table)]
+        options = {"combiner": case.pooling, "initializer": table, "max_norm": case.max_norm or None}
+        return [tf.feature_column.embedding_column(of, case.embedding_dim, **options)]
     sharing = [of, *(_categorical(tf, by_name[n], replace(case, input=n)) for n in case.others)]
     found: list[Any] = tf.compat.v1.feature_column.shared_embedding_columns(
         sharing, case.embedding_dim, case.pooling, table, f"shared_{case.number}"

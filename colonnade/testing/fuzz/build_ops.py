@@ -30,8 +30,18 @@ def vector(tf: Any, model: Model, case: Case, features: Mapping[str, Any], table
         return hot if not item.width else reduced(tf, case, hot, given, item.width)
     table = _table(tf, model, case, tables)
     if case.form == "row":
-        return tf.nn.embedding_lookup(table, ids if not item.width else _flat(tf, case, ids))
-    return reduced(tf, case, tf.nn.embedding_lookup(table, ids), given, item.width if item.form == "dense" else None)
+        return _rows(tf, case, table, ids if not item.width else _flat(tf, case, ids))
+    return reduced(tf, case, _rows(tf, case, table, ids), given, item.width if item.form == "dense" else None)
+
+
+def _rows(tf: Any, case: Case, table: Any, ids: Any) -> Any:
+    return tf.compat.v1.nn.embedding_lookup(table, ids, **_of_table(case))
+
+
+def _of_table(case: Case) -> dict[str, Any]:
+    """How the parts of a table are joined, and what its rows are scaled to."""
+    number = case.number if case.table < 0 else case.table
+    return {"partition_strategy": ("div", "mod")[number % 2], "max_norm": case.max_norm or None}
 
 
 def _flat(tf: Any, case: Case, ids_B1: Any) -> Any:
@@ -49,7 +59,12 @@ def _table(tf: Any, model: Model, case: Case, tables: Tables) -> Any:
     if number not in tables:
         seed = np.random.default_rng([model.seed, model.index, number])
         rows = seed.uniform(-1, 1, (case.rows, case.embedding_dim)).astype(np.float32)
-        tables[number] = tf.compat.v1.get_variable(f"table_{number}", initializer=rows)
+        parts = (
+            np.array_split(rows, case.parts) if number % 2 == 0 else [rows[k :: case.parts] for k in range(case.parts)]
+        )
+        names = [f"table_{number}/part_{k}" for k in range(case.parts)]
+        made = [tf.compat.v1.get_variable(n, initializer=p) for n, p in zip(names, parts, strict=True)]
+        tables[number] = made if case.parts > 1 else made[0]
     return tables[number]
 
 
@@ -66,11 +81,11 @@ def _ids_of(tf: Any, case: Case, item: Input, given: Any) -> Any:
 
 def _pooled(tf: Any, case: Case, ids: Any, weights: Any, table: Any) -> Any:
     if case.form == "raw":
-        return tf.nn.embedding_lookup_sparse(table, ids, weights, combiner=case.pooling)
+        return tf.compat.v1.nn.embedding_lookup_sparse(table, ids, weights, combiner=case.pooling, **_of_table(case))
     if isinstance(ids, tf.RaggedTensor):
         ids, weights = ids.to_sparse(), None if weights is None else weights.to_sparse()
-    options = {"default_id": case.default} if case.kind == "identity" else {}
-    return tf.nn.safe_embedding_lookup_sparse(table, ids, weights, combiner=case.pooling, **options)
+    options = _of_table(case) | ({"default_id": case.default} if case.kind == "identity" else {})
+    return tf.compat.v1.nn.safe_embedding_lookup_sparse(table, ids, weights, combiner=case.pooling, **options)
 
 
 # -- ids ------------------------------------------------------------------------------------------------------------

@@ -52,7 +52,8 @@ class Case:
     size: buckets of a hash or a cross, ids of an identity.   boundaries: also of the floats of a cross.
     default: the id of what is outside; None where there is none.   mask: of Keras: what gets the id 0.
     weights: the input of a weight for each value.
-    rows, table: of ops: the rows of the table, and the number of the case whose table it is.
+    rows, table, parts: of ops: the rows of the table, the number of the case whose table it is, and of how many
+    variables it consists.   max_norm: the norm to which rows are scaled, 0 for none.
     pooling: also of ops how the vectors of a lookup that is not pooled become one (`draw_ops.REDUCTIONS`).
     """
 
@@ -74,6 +75,8 @@ class Case:
     weights: str = ""
     rows: int = 0
     table: int = -1
+    parts: int = 1
+    max_norm: float = 0.0
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -83,12 +86,14 @@ class Case:
     def text(self) -> str:
         """One line that leaves out what does not apply."""
         numbers = ("size", "default", "boundaries", "words", "oov_buckets", "embedding_dim", "pooling")
-        named = (*numbers, "others", "mask", "weights", "rows")
+        named = (*numbers, "others", "mask", "weights", "rows", "max_norm")
         given = [f"{n}={getattr(self, n)!r}" for n in named if getattr(self, n) not in (None, (), 0, "")]
         if self.default == 0:
             given.append("default=0")
         if self.table not in (-1, self.number):
             given.append(f"table of {self.table}")
+        if self.parts > 1:
+            given.append(f"parts={self.parts}")
         head = f"{self.number}: {self.form} of {self.kind} {self.dtype} of {self.input}, tower {self.tower}"
         return f"{head}: {', '.join(given)}"
 

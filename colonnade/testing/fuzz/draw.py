@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from colonnade.testing.fuzz.cases import Case, Input, Model, Tower
-from colonnade.testing.fuzz.draw_ops import both_ways, ops_case, sharing, weighted
+from colonnade.testing.fuzz.draw_ops import both_ways, made, ops_case, sharing, weighted
 from colonnade.testing.fuzz.encode import LISTS
 from colonnade.testing.fuzz.rests import LAST, STEPS
 from colonnade.testing.fuzz.structures import STRUCTURES
@@ -51,21 +51,21 @@ def draw_model(seed: int, index: int) -> Model:
     while len(cases) < count:
         item = inputs[int(rng.integers(len(inputs)))]
         tower = owners[int(rng.integers(len(owners)))]
-        made = _case_of(rng, style, len(cases), tower, item, inputs)
-        if made is not None and style == "ops" and rng.random() < 0.25:
-            made = sharing(rng, made, cases)
-        if made is not None and style == "ops" and both_ways(made, cases):
-            made = None
-        if made is not None and made.kind == "numeric" and made.tower in without_numbers:
-            made = None  # its NaN and extremes would hide what else a dense rest is given
-        names = set() if made is None or style in ("keras", "ops") else _names(made)
-        if made is None or names & taken:
+        case = _case_of(rng, style, len(cases), tower, item, inputs)
+        if case is not None and style == "ops" and rng.random() < 0.25:
+            case = sharing(rng, case, cases)
+        if case is not None and style == "ops" and both_ways(case, cases):
+            case = None
+        if case is not None and case.kind == "numeric" and case.tower in without_numbers:
+            case = None  # its NaN and extremes would hide what else a dense rest is given
+        names = set() if case is None or style in ("keras", "ops") else _names(case)
+        if case is None or names & taken:
             inputs.append(_input(rng, style, len(inputs)))
             continue
         taken |= names
-        cases.append(made)
-        if made.weights:
-            inputs.append(Input(made.weights, "float32", item.width, form="weights" if item.form in LISTS else "dense"))
+        cases.append(case)
+        if case.weights:
+            inputs.append(Input(case.weights, "float32", item.width, form="weights" if item.form in LISTS else "dense"))
     model = Model(seed, index, tuple(inputs), tuple(cases), towers, style)
     return model.only({c.number for c in cases})
 
@@ -77,7 +77,8 @@ def _case_of(rng: Rng, style: str, number: int, tower: Tower, item: Input, input
     if style == "keras":
         return None if item.separator or item.width > 3 else _keras_case(rng, number, tower, item)
     if style == "ops":
-        return weighted(rng, ops_case(rng, number, tower, item, _ATTRIBUTES, _dim(rng, tower)), item)
+        drawn = ops_case(rng, number, tower, item, _ATTRIBUTES, _dim(rng, tower))
+        return made(rng, weighted(rng, drawn, item))
     if style == "columns" and item.form in LISTS:
         case = _case(rng, number, tower, item)
         return None if case.kind in ("bucketized", "numeric") else weighted_column(rng, case)
@@ -88,13 +89,13 @@ def _case_of(rng: Rng, style: str, number: int, tower: Tower, item: Input, input
     case = _case(rng, number, tower, item)
     if item.dtype == "int64" and case.kind in ("bucketized", "numeric"):
         return None  # numbers of a dense feature, of which TensorFlow makes no list
-    return weighted_column(rng, case)
+    return weighted_column(rng, case, ("hash",))
 
 
-def weighted_column(rng: Rng, case: Case) -> Case:
-    """Now and then with weights, where ids may be missing: of others they are not understood yet."""
+def weighted_column(rng: Rng, case: Case, kinds: Sequence[str] = ()) -> Case:
+    """Now and then with weights, where ids may be missing, or of these kinds: of others they are not understood yet."""
     may_be_missing = case.kind in ("identity", "vocabulary") and case.default is None and not case.oov_buckets
-    if case.form != "embedding" or not may_be_missing or rng.random() < 0.5:
+    if case.form != "embedding" or not (may_be_missing or case.kind in kinds) or rng.random() < 0.5:
         return case
     return replace(case, weights=f"w{case.number}")
 
@@ -163,6 +164,7 @@ def _case(rng: Rng, number: int, tower: Tower, item: Input) -> Case:
     form = str(rng.choice(forms))
     if form == "embedding":
         attributes |= {"embedding_dim": _dim(rng, tower), "pooling": str(rng.choice(POOLINGS))}
+        attributes |= {"max_norm": 0.5} if rng.random() < 0.05 else {}
     return Case(number, tower.number, item.name, kind, form, dtype, **attributes)
 
 

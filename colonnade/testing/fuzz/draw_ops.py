@@ -94,7 +94,16 @@ def sharing(rng: Rng, case: Case, cases: Sequence[Case]) -> Case:
         return case
     other = found[int(rng.integers(len(found)))]
     table = other.number if other.table < 0 else other.table
-    return replace(case, rows=other.rows, embedding_dim=other.embedding_dim, table=table)
+    return replace(case, rows=other.rows, embedding_dim=other.embedding_dim, parts=other.parts, table=table)
+
+
+def made(rng: Rng, case: Case) -> Case:
+    """Now and then with a table of several variables, or with rows that are scaled to a norm."""
+    if not case.rows or case.form == "one_hot":
+        return case
+    if case.rows > 1 and rng.random() < 0.1:
+        case = replace(case, parts=int(rng.integers(2, min(case.rows, 5) + 1)))
+    return replace(case, max_norm=float(rng.choice((0.5, 1.0)))) if rng.random() < 0.1 else case
 
 
 def weighted(rng: Rng, case: Case, item: Input) -> Case:
