@@ -359,6 +359,9 @@ def _marks(node: Node, one_hot: Node, depth: int, editor: Editor) -> Rewritten |
         return Reject("an id may mark nothing, and its row keeps its place")
     if places < 1 or places * depth > WIDEST:
         return Reject(f"{places * depth} marks a row: an identity matrix of more than {WIDEST} rows is not made")
+    reason = _of_fields(ids, editor)
+    if reason is not None:
+        return Reject(reason)
     flat = editor.add(Reshape(), ids, editor.constant(np.array([-1], dtype=np.int32)))
     zero, one = (editor.constant(np.array(value, dtype=np.int32)) for value in (0, 1))
     count = editor.add(Gather(), editor.add(Shape("int32"), ids), zero, zero)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from colonnade.backends.backend import Backend
 from colonnade.executable import Executable
-from colonnade.ir.program import Program, Weights
+from colonnade.ir.program import PLACE, Program, Weights
 from colonnade.testing.oracle import OracleError, TensorFlowModel
 from colonnade.testing.points import points_of, probe, slots_of
 from colonnade.testing.requests import Request
@@ -141,18 +141,27 @@ class TensorFlowSide:
         return found
 
     def _candidates(self) -> dict[str, list[str]]:
-        """The source's concats of a buffer's columns, the innermost first."""
+        """The source's concats of a buffer's columns, the innermost first.
+
+        Facts: a column may stand in several, and the dense rest's part of a buffer says which one the buffer is.
+        """
         kinds = self.model.node_kinds()
         columns: dict[str, set[str]] = {b.name: set() for b in self.program.buffers}
         for point in points_of(self.program):
             if point.slot is not None and point.source:
                 columns[point.slot[0].removeprefix("concat:")].add(point.source)
         concats = {node: self._behind(self.model.operands(node), kinds) for node, k in kinds.items() if k == "ConcatV2"}
+        filled: dict[str, set[str]] = {}
+        for line in self.program.dense:
+            if line.op == PLACE:
+                filled.setdefault(str(line.args[1].name), set()).add(line.source)
         found: dict[str, list[str]] = {}
         for buffer, sources in columns.items():
             reached = {node for node, operands in concats.items() if operands & sources}
             outer = {node for node, operands in concats.items() if operands & {f"{n}:0" for n in reached}}
-            found[buffer] = [f"{node}:0" for node in (*_ordered(reached, kinds), *_ordered(outer - reached, kinds))]
+            nodes = (*_ordered(reached, kinds), *_ordered(outer - reached, kinds))
+            said = [node for node in nodes if node in filled.get(buffer, ())]
+            found[buffer] = [f"{node}:0" for node in said or nodes]
         return found
 
     def _behind(self, tensors: Iterable[str], kinds: Mapping[str, str]) -> set[str]:

@@ -333,6 +333,7 @@ class _Check:
             elif point.kind == "concat":
                 result.add(self._concat(point.name, (got, want), allowed, overflow), request.name)
             elif point.kind == "before":
+                got = _cut(got, want)
                 limit = allowed_of_dense(want, self.verdict.rtol)
                 result.add(self._dense(got, want, limit, overflow), request.name)
                 before[point.key] = (want, np.broadcast_to(np.asarray(limit), want.shape))
@@ -442,11 +443,22 @@ class _Check:
 
 
 def _shaped(value: Array, like: Array) -> Array:
-    """The source's tensor in our shape, where it has the same rows in another one: `[B, T, D]` as `[B*T, D]`."""
-    same_rows = value.shape[:1] == like.shape[:1] or value.shape[-1:] == like.shape[-1:]
+    """The source's tensor in our shape, where it has the same rows: `[B, T, D]` as `[B*T, D]`, that as `[B, T*D]`."""
+    same_rows = value.shape[:1] == like.shape[:1] or value.shape[-1:] == like.shape[-1:] or _several_a_row(value, like)
     if value.shape != like.shape and value.size == like.size and same_rows:
         return value.reshape(like.shape)
     return value
+
+
+def _cut(value: Array, like: Array) -> Array:
+    """Without the rows that a device padded a batch with: of what is no output, it does not say how many there are."""
+    padded = value.ndim == like.ndim > 0 and len(value) > len(like) and value.shape[1:] == like.shape[1:]
+    return value[: len(like)] if padded else value
+
+
+def _several_a_row(value: Array, like: Array) -> bool:
+    """Whether `[B*T, D]` may be `[B, T*D]`."""
+    return value.ndim == like.ndim == 2 and len(like) > 0 and len(value) % len(like) == 0
 
 
 def rows_answered(program: Program, side: Side, request: Request) -> tuple[NDArray[np.int64], dict[int, str]]:

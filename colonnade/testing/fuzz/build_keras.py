@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from colonnade.testing.fuzz.cases import Case, Model, Tower, seed_of
+import numpy as np
+
+from colonnade.testing.fuzz.cases import Case, Model, Tower, placed, seed_of, taken
 from colonnade.testing.fuzz.towers import tower_outputs
 from colonnade.testing.tensorflow import tensorflow
 
@@ -18,7 +21,7 @@ def build_keras(model: Model, path: Path) -> Path:
     """
     tf = tensorflow()
     module = tf.Module()
-    module.layers = {str(case.number): _layers(tf, model, case) for case in model.cases}
+    module.layers = {str(case.number): _layers(tf, model, case, path.parent) for case in model.cases}
     # A session restores tf.Variables, of which Keras keeps its own away from what tf.Module saves.
     module.tables = [v.value for layers in module.layers.values() for layer in layers for v in layer.variables]
 
@@ -30,8 +33,10 @@ def build_keras(model: Model, path: Path) -> Path:
         outputs: dict[str, Any] = {}
         made: dict[int, list[Any]] = {}
         for tower in model.towers:
-            made[tower.number] = made[tower.of] if tower.of >= 0 else _vectors(tower, model, module, inputs)
-            outputs |= tower_outputs(tf, model, tower, made[tower.number], None, constant)
+            if tower.of < 0:
+                made[tower.number] = _vectors(tf, tower, model, module, inputs, outputs)
+            vectors = made[tower.number if tower.of < 0 else tower.of]
+            outputs |= tower_outputs(tf, model, tower, vectors, None, constant)
         return outputs
 
     specs = [tf.TensorSpec(i.spec.shape, i.dtype, i.name) for i in model.inputs]
@@ -41,38 +46,79 @@ def build_keras(model: Model, path: Path) -> Path:
     return path
 
 
-def _vectors(tower: Tower, model: Model, module: Any, inputs: dict[str, Any]) -> list[Any]:
-    vectors = []
-    for case in model.cases:
-        if case.tower == tower.number:
-            value = inputs[case.input]
-            for layer in module.layers[str(case.number)]:
-                value = layer(value)
-            vectors.append(value)
-    return vectors
+def _vectors(
+    tf: Any, tower: Tower, model: Model, module: Any, inputs: Mapping[str, Any], outputs: dict[str, Any]
+) -> list[Any]:
+    cases = [case for case in model.cases if case.tower == tower.number]
+    return [_vector(tf, model, case, module.layers[str(case.number)], inputs, outputs) for case in cases]
 
 
-def _layers(tf: Any, model: Model, case: Case) -> list[Any]:
+def _vector(
+    tf: Any, model: Model, case: Case, layers: list[Any], inputs: Mapping[str, Any], outputs: dict[str, Any]
+) -> Any:
+    """The vector of a case; outputs: its sequence is one."""
+    value = taken(case, inputs[case.input])
+    first, *rest = layers
+    if case.kind == "numeric":
+        item = placed(next(i for i in model.inputs if i.name == case.input), case)
+        return tf.reshape(first(tf.cast(value, tf.float32)), [-1, max(1, item.width)])
+    if case.others:
+        value = first((value, *(inputs[name] for name in case.others)))
+    else:
+        value = first(value, count_weights=inputs[case.weights]) if case.weights else first(value)
+    for layer in rest:
+        value = layer(value)
+    if case.form == "sequence":
+        outputs[f"sequence_{case.number}"] = value
+    if case.form == "marks":
+        return tf.cast(value, tf.float32)
+    return getattr(tf.keras.ops, case.pooling)(value, axis=-2) if case.pooling in ("mean", "sum", "max") else value
+
+
+def _layers(tf: Any, model: Model, case: Case, folder: Path) -> list[Any]:
     keras = tf.keras
-    item = next(i for i in model.inputs if i.name == case.input)
-    found, rows = _ids(keras, case)
+    item = placed(next(i for i in model.inputs if i.name == case.input), case)
+    if case.kind == "numeric":
+        return [keras.layers.Rescaling(0.5, offset=0.25)]
+    found, rows = _ids(keras, model, case, folder)
+    if case.form == "marks":
+        return found
     table = keras.initializers.RandomUniform(-1.0, 1.0, seed=seed_of(model, f"table {case.number}"))
-    embedding = keras.layers.Embedding(rows, case.embedding_dim, embeddings_initializer=table)
+    masked = case.pooling == "masked"
+    embedding = keras.layers.Embedding(rows, case.embedding_dim, embeddings_initializer=table, mask_zero=masked)
     embedding.build(None)
     found.append(embedding)
-    if item.width:
+    if case.form == "flat" and item.width:
         found.append(keras.layers.Flatten())
+    if masked:
+        found.append(keras.layers.GlobalAveragePooling1D())
     return found
 
 
-def _ids(keras: Any, case: Case) -> tuple[list[Any], int]:
-    """The layers that make ids, and how many ids there are."""
+def _ids(keras: Any, model: Model, case: Case, folder: Path) -> tuple[list[Any], int]:
+    """The layers that make ids, or marks of them, and how many ids there are."""
+    layers, mode = keras.layers, {"output_mode": case.mode} if case.mode else {}
     if case.kind == "embedded":
         return [], case.size
+    if case.kind == "encoded":
+        return [layers.CategoryEncoding(case.size, **mode)], case.size
+    if case.kind == "hashed_cross":
+        return [layers.HashedCrossing(case.size, **mode)], case.size
     if case.kind == "hashing":
-        return [keras.layers.Hashing(case.size, mask_value=case.mask)], case.size
+        return [layers.Hashing(case.size, mask_value=case.mask, salt=case.salt or None, **mode)], case.size
     if case.kind == "discretized":
-        return [keras.layers.Discretization(list(case.boundaries))], len(case.boundaries) + 1
-    kind = keras.layers.StringLookup if case.dtype == "string" else keras.layers.IntegerLookup
-    layer = kind(vocabulary=list(case.words), num_oov_indices=case.oov_buckets, mask_token=case.mask)
+        return [layers.Discretization(list(case.boundaries), **mode)], len(case.boundaries) + 1
+    kind = layers.StringLookup if case.dtype == "string" else layers.IntegerLookup
+    if case.mode == "tf_idf":
+        rng = np.random.default_rng(seed_of(model, f"weights {case.number}"))
+        mode["idf_weights"] = rng.uniform(0.1, 2, len(case.words)).astype(np.float32).tolist()
+    words = words_file(case, folder) if case.file else list(case.words)
+    layer = kind(vocabulary=words, num_oov_indices=case.oov_buckets, mask_token=case.mask, **mode)
     return [layer], layer.vocabulary_size()
+
+
+def words_file(case: Case, folder: Path) -> str:
+    """A file of the words of a case."""
+    path = folder / f"words_{case.number}.txt"
+    path.write_text("".join(f"{word}\n" for word in case.words), encoding="utf-8", newline="\n")
+    return str(path)

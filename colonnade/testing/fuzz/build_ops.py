@@ -10,20 +10,32 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.testing.fuzz.cases import Case, Input, Model
+from colonnade.testing.fuzz.cases import Case, Input, Model, placed, taken
+from colonnade.testing.fuzz.strings import prepared
 
 Tables = dict[int, Any]
 
 
-def vector(tf: Any, model: Model, case: Case, features: Mapping[str, Any], tables: Tables) -> Any:
-    """The vectors of a case, `[B, D]`: B is 1 where its input has one row. tables: what other cases have made."""
-    item = next(i for i in model.inputs if i.name == case.input)
-    given = features[case.input]
+def vector(
+    tf: Any, model: Model, case: Case, features: Mapping[str, Any], tables: Tables, outputs: dict[str, Any]
+) -> Any:
+    """The vectors of a case, `[B, D]`: B is 1 where its input has one row.
+
+    tables: what other cases have made.   outputs: what is an output itself is added.
+    """
+    item = placed(next(i for i in model.inputs if i.name == case.input), case)
+    given = taken(case, features[case.input])
+    if case.prep:
+        given = prepared(tf, given, case.prep, features[case.others[0]] if case.others else None)
+    if case.label:
+        outputs[f"label_{case.number}"] = LABELS[case.label](tf, case, given)
     if case.kind == "numeric":
         return tf.reshape(tf.cast(given, tf.float32), [-1, max(1, item.width)])
     if case.form in ("bag", "raw"):
         weights = features[case.weights] if case.weights else None
         return _pooled(tf, case, _ids_of(tf, case, item, given), weights, _table(tf, model, case, tables))
+    if isinstance(given, tf.RaggedTensor):
+        return _sequence(tf, case, _of_ragged(tf, case, given, _table(tf, model, case, tables)), given, outputs)
     ids = _ids(tf, case, given)
     if case.form == "one_hot":
         hot = tf.one_hot(ids, case.rows)
@@ -31,7 +43,24 @@ def vector(tf: Any, model: Model, case: Case, features: Mapping[str, Any], table
     table = _table(tf, model, case, tables)
     if case.form == "row":
         return _rows(tf, case, table, ids if not item.width else _flat(tf, case, ids))
-    return reduced(tf, case, _rows(tf, case, table, ids), given, item.width if item.form == "dense" else None)
+    rows = _rows(tf, case, table, ids)
+    if case.form == "sequence":
+        return _sequence(tf, case, rows, given, outputs)
+    return reduced(tf, case, rows, given, item.width if item.form == "dense" else None)
+
+
+def _sequence(tf: Any, case: Case, rows_BTD: Any, given: Any, outputs: dict[str, Any]) -> Any:
+    """One vector of the rows, which are an output."""
+    outputs[f"sequence_{case.number}"] = rows_BTD
+    return reduced(tf, case, rows_BTD, given, None)
+
+
+def _of_ragged(tf: Any, case: Case, given: Any, table: Any) -> Any:
+    """Padded rows of ragged ids: zeros, or the row of id 0, where there is no id."""
+    ids = tf.ragged.map_flat_values(lambda x: _ids(tf, case, x), given)
+    if case.number % 2 or case.parts > 1 or case.max_norm:
+        return _rows(tf, case, table, ids.to_tensor())
+    return tf.ragged.map_flat_values(lambda x: _rows(tf, case, table, x), ids).to_tensor()
 
 
 def _rows(tf: Any, case: Case, table: Any, ids: Any) -> Any:
@@ -94,7 +123,10 @@ def _ids(tf: Any, case: Case, x: Any) -> Any:
 
 
 def _hash(tf: Any, case: Case, x: Any) -> Any:
-    return tf.strings.to_hash_bucket_fast(x if case.dtype == "string" else tf.strings.as_string(x), case.size)
+    x = x if case.dtype == "string" else tf.strings.as_string(x)
+    if case.salt:
+        return tf.strings.to_hash_bucket_strong(x, case.size, [case.salt, 7])
+    return tf.strings.to_hash_bucket_fast(x, case.size)
 
 
 def _identity(tf: Any, case: Case, x: Any) -> Any:
@@ -130,12 +162,35 @@ _IDS: dict[str, Callable[[Any, Case, Any], Any]] = {
 }
 
 
+def _names(case: Case) -> list[str]:
+    """What ids are called: of differing lengths, one of them nothing."""
+    return ["", *(f"name {k} é" * (1 + k % 3) for k in range(1, max(case.rows, 1)))]
+
+
+def _called(tf: Any, case: Case, x: Any) -> Any:
+    names = {7: "seven", 0: "", -1: "minus one", 2**31: "large", 2**63 - 1: "most"}
+    keys = tf.constant(list(names), tf.int64)
+    initial = tf.lookup.KeyValueTensorInitializer(keys, tf.constant(list(names.values())))
+    return tf.lookup.StaticHashTable(initial, "none").lookup(tf.cast(x, tf.int64))
+
+
+LABELS: dict[str, Callable[[Any, Case, Any], Any]] = {
+    "gather": lambda tf, case, x: tf.gather(tf.constant(_names(case)), _ids(tf, case, x)),
+    "table": _called,
+}
+"""What ids, or the numbers themselves, are called: strings."""
+
+
 # -- from [B, T, D] to [B, D] ---------------------------------------------------------------------------------------
 def reduced(tf: Any, case: Case, rows: Any, given: Any, width: int | None) -> Any:
-    """One vector of the rows of a lookup. width: how many there are, `None` where a request says it."""
-    if case.pooling == "flat":
+    """One vector of the rows of a lookup, by the mode or the pooling.
+
+    width: how many there are, `None` where a request says it.
+    """
+    name = case.mode or case.pooling
+    if name == "flat":
         return tf.reshape(rows, [-1, (width or 1) * rows.shape[-1]])
-    return _REDUCE[case.pooling](tf, rows, given)
+    return _REDUCE[name](tf, rows, given)
 
 
 def _masked(tf: Any, rows: Any, given: Any) -> Any:
@@ -144,7 +199,7 @@ def _masked(tf: Any, rows: Any, given: Any) -> Any:
 
 
 def _attention(tf: Any, rows: Any, given: Any) -> Any:
-    scores = tf.nn.softmax(tf.reduce_sum(rows, 2))
+    scores = tf.nn.softmax(tf.reduce_mean(rows, 2))  # of a sum, the rounding would be much of a score
     return tf.squeeze(tf.matmul(tf.expand_dims(scores, 1), rows), 1)
 
 

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from colonnade.testing.fuzz.cases import Case, Input, Model, Tower
+from colonnade.testing.fuzz import draw_keras
+from colonnade.testing.fuzz.cases import MOST_ADDED, SEQUENCES, Attributes, Case, Draw, Input, Model, Tower, placed
+from colonnade.testing.fuzz.draw_keras import keras_case
 from colonnade.testing.fuzz.draw_ops import both_ways, made, ops_case, sharing, weighted
+from colonnade.testing.fuzz.draw_sequences import sequence_case
 from colonnade.testing.fuzz.encode import LISTS
+from colonnade.testing.fuzz.feeds import PLAIN, strict
 from colonnade.testing.fuzz.rests import LAST, STEPS
 from colonnade.testing.fuzz.structures import STRUCTURES
 
 MIN_CASES, MAX_CASES = 20, 50
-STYLES = ("columns", "examples", "keras", "ops")
-_STYLES = (0.3, 0.15, 0.15, 0.4)
+STYLES = ("columns", "examples", "keras", "ops", "sequences", "steps")
+_STYLES = (0.25, 0.13, 0.2, 0.3, 0.08, 0.04)
 """How many of the models are of each."""
 POOLINGS = ("mean", "sum", "sqrtn")
 SEPARATORS = (";", ",", "|")
+MOST_CHOICES = 60
+"""Of one value of each feature of a cross, in a row."""
+WEIGHED = ("hash", "identity", "vocabulary")
+"""Kinds of feature columns that may have weights."""
 _DTYPES = ("float32", "float64", "int32", "int64", "string")
 _DIMS = (1, 2, 3, 4, 5, 7, 8, 12, 16, 17, 31, 32, 40, 416)
 _WIDTHS = (0, 1, 1, 1, 2, 3, 5, 9)
@@ -27,6 +35,8 @@ _LENGTHS = (1, 2, 3, 5, 9, 9, 130)
 _FORMS = {
     "columns": ("dense",) * 4 + ("sparse",),
     "ops": ("dense",) * 6 + ("sparse", "sparse", "ragged", "open", "single"),
+    "sequences": ("sparse",),
+    "steps": ("sparse",),
 }
 """Forms of inputs, by style."""
 _BOUNDARIES = (0.0, -1.0, 1.0, 0.1, 0.1 + 1e-12, 1e-45, -1e-45, 1.2e-38, 3e38, -3e38, 10.0, 16777217.0, 0.5)
@@ -34,7 +44,6 @@ _WORDS = ("", "a", "yy", "x", "A", "é", "日本語", "w" * 64, "y" * 70, "a b",
 _NUMBERS = (0, 1, 7, -3, -1, 100, 2**31 - 1, -(2**31), 2**31, 2**63 - 1, -(2**63), 12345678901)
 
 Rng = np.random.Generator
-Attributes = dict[str, Any]
 
 
 def draw_model(seed: int, index: int) -> Model:
@@ -51,10 +60,12 @@ def draw_model(seed: int, index: int) -> Model:
     while len(cases) < count:
         item = inputs[int(rng.integers(len(inputs)))]
         tower = owners[int(rng.integers(len(owners)))]
-        case = _case_of(rng, style, len(cases), tower, item, inputs)
+        rounded = not tower.plain or tower.number in without_numbers
+        long = rounded and item.form in LISTS and item.width > MOST_ADDED
+        case = None if long else _case_of(rng, style, len(cases), tower, item, inputs)
         if case is not None and style == "ops" and rng.random() < 0.25:
             case = sharing(rng, case, cases)
-        if case is not None and style == "ops" and both_ways(case, cases):
+        if case is not None and (clashing(case, cases) or (style == "ops" and both_ways(case, cases))):
             case = None
         if case is not None and case.kind == "numeric" and case.tower in without_numbers:
             case = None  # its NaN and extremes would hide what else a dense rest is given
@@ -65,9 +76,18 @@ def draw_model(seed: int, index: int) -> Model:
         taken |= names
         cases.append(case)
         if case.weights:
-            inputs.append(Input(case.weights, "float32", item.width, form="weights" if item.form in LISTS else "dense"))
+            form, width = "weights" if item.form in LISTS else "dense", placed(item, case).width
+            inputs.append(Input(case.weights, "float32", width, form=form))
     model = Model(seed, index, tuple(inputs), tuple(cases), towers, style)
     return model.only({c.number for c in cases})
+
+
+def clashing(case: Case, cases: Sequence[Case]) -> bool:
+    """Whether there is hardly a value of an input that neither of two cases refuses."""
+    others = [c for c in cases if case.input in c.reads]
+    if strict(case):
+        return any(strict(c) or c.kind in PLAIN for c in others)
+    return case.kind in PLAIN and any(map(strict, others))
 
 
 def _case_of(rng: Rng, style: str, number: int, tower: Tower, item: Input, inputs: Sequence[Input]) -> Case | None:
@@ -75,27 +95,32 @@ def _case_of(rng: Rng, style: str, number: int, tower: Tower, item: Input, input
     if item.name[0] == "w":
         return None  # weights of another input
     if style == "keras":
-        return None if item.separator or item.width > 3 else _keras_case(rng, number, tower, item)
+        return keras_case(rng, number, tower, item, inputs, _ATTRIBUTES, _dim(rng, tower))
     if style == "ops":
-        drawn = ops_case(rng, number, tower, item, _ATTRIBUTES, _dim(rng, tower))
+        drawn = ops_case(rng, number, tower, item, inputs, _ATTRIBUTES, _dim(rng, tower))
         return made(rng, weighted(rng, drawn, item))
-    if style == "columns" and item.form in LISTS:
-        case = _case(rng, number, tower, item)
-        return None if case.kind in ("bucketized", "numeric") else weighted_column(rng, case)
-    if style == "columns":
-        return _of_several(rng, _case(rng, number, tower, item), tower, inputs)
-    if item.separator or not item.width or item.dtype not in ("float32", "int64", "string"):
+    if style in SEQUENCES:
+        return sequence_case(rng, number, tower, item, inputs, _ATTRIBUTES, _dim(rng, tower))
+    if style == "examples" and not _of_example(item):
         return None
     case = _case(rng, number, tower, item)
-    if item.dtype == "int64" and case.kind in ("bucketized", "numeric"):
+    if (item.form in LISTS or (style, item.dtype) == ("examples", "int64")) and case.kind in ("bucketized", "numeric"):
         return None  # numbers of a dense feature, of which TensorFlow makes no list
-    return weighted_column(rng, case, ("hash",))
+    if style == "examples":
+        return _of_several(rng, weighted_column(rng, case), tower, [i for i in inputs if _of_example(i)], sharing=False)
+    if item.separator or rng.random() < (0.5 if item.form in LISTS else 0.8):
+        return _of_several(rng, case, tower, inputs)
+    return weighted_column(rng, case)
 
 
-def weighted_column(rng: Rng, case: Case, kinds: Sequence[str] = ()) -> Case:
-    """Now and then with weights, where ids may be missing, or of these kinds: of others they are not understood yet."""
-    may_be_missing = case.kind in ("identity", "vocabulary") and case.default is None and not case.oov_buckets
-    if case.form != "embedding" or not (may_be_missing or case.kind in kinds) or rng.random() < 0.5:
+def _of_example(item: Input) -> bool:
+    """Whether it may be a feature of Examples."""
+    return not item.separator and item.width > 0 and item.dtype in ("float32", "int64", "string")
+
+
+def weighted_column(rng: Rng, case: Case) -> Case:
+    """Now and then with weights."""
+    if case.form != "embedding" or case.kind not in WEIGHED or rng.random() < 0.5:
         return case
     return replace(case, weights=f"w{case.number}")
 
@@ -126,6 +151,7 @@ def _input(rng: Rng, style: str, number: int) -> Input:
 def _towers(rng: Rng) -> tuple[Tower, ...]:
     """One to three towers, and now and then one more over the columns of another."""
     towers = [_tower(rng, t) for t in range(int(rng.integers(1, 4)))]
+    towers = [replace(t, parts=int(rng.choice((1,) * 10 + (2, 3)))) for t in towers]
     if rng.random() < 0.3:
         towers.append(replace(_tower(rng, len(towers)), of=int(rng.integers(len(towers)))))
     return tuple(towers)
@@ -165,45 +191,34 @@ def _case(rng: Rng, number: int, tower: Tower, item: Input) -> Case:
     if form == "embedding":
         attributes |= {"embedding_dim": _dim(rng, tower), "pooling": str(rng.choice(POOLINGS))}
         attributes |= {"max_norm": 0.5} if rng.random() < 0.05 else {}
+    if kind == "vocabulary" and "" not in attributes["words"] and rng.random() < 0.2:
+        attributes["file"] = True  # a line without a word is none
     return Case(number, tower.number, item.name, kind, form, dtype, **attributes)
 
 
-def _of_several(rng: Rng, case: Case, tower: Tower, inputs: Sequence[Input]) -> Case:
+def _of_several(rng: Rng, case: Case, tower: Tower, inputs: Sequence[Input], *, sharing: bool = True) -> Case:
     """Now and then a cross, or an embedding that another feature shares, instead of the case."""
     chance = rng.random()
     item = next(i for i in inputs if i.name == case.input)
-    if chance < 0.1:
-        found = [i for i in inputs if i.width <= 1 and not i.separator and i.form == "dense"]
-        some = [found[k].name for k in rng.permutation(len(found))[: int(rng.integers(2, 4))]]
-        if len(some) > 1:
-            form, size = str(rng.choice(("embedding", "indicator"))), int(rng.choice((2, 10, 100, 1000)))
-            made = Case(case.number, case.tower, some[0], "crossed", form, "int64", size, others=tuple(some[1:]))
+    if chance < 0.15:
+        found = [i for i in inputs if not i.separator and i.name[0] != "w"]
+        found = [i for i in found if i.width <= 1 or not i.dtype.startswith("float")]  # of others, ids have places
+        some = [found[k] for k in rng.permutation(len(found))[: int(rng.integers(2, 4))]]
+        if len(some) > 1 and math.prod(max(i.width, 1) for i in some) <= MOST_CHOICES:
+            names, form = [i.name for i in some], str(rng.choice(("embedding", "indicator")))
+            size = int(rng.choice((2, 10, 100, 1000)))
+            made = Case(case.number, case.tower, names[0], "crossed", form, "int64", size, others=tuple(names[1:]))
             made = replace(made, default=int(rng.integers(1, 1 << 40)) if rng.random() < 0.5 else None)
             made = replace(made, **_bucketized(rng, "float32"))
+            if rng.random() < 0.3:
+                made = replace(made, words=_vocabulary(rng, "string")["words"])
             dim, pooling = _dim(rng, tower), str(rng.choice(POOLINGS))
             return replace(made, embedding_dim=dim, pooling=pooling) if form == "embedding" else made
-    if chance > 0.9 and case.form == "embedding" and case.kind in ("hash", "identity", "vocabulary"):
+    if sharing and chance > 0.9 and case.form == "embedding" and case.kind in ("hash", "identity", "vocabulary"):
         others = [i for i in inputs if i.dtype == item.dtype and i != item]
         if others:
             return replace(case, form="shared", others=(others[int(rng.integers(len(others)))].name,))
     return case
-
-
-def _keras_case(rng: Rng, number: int, tower: Tower, item: Input) -> Case:
-    kinds = {"string": ("hashing", "lookup"), "float": ("discretized",)}
-    kind = str(rng.choice(kinds.get(item.dtype.rstrip("0123456789"), ("hashing", "embedded", "lookup", "discretized"))))
-    attributes = _ATTRIBUTES[_KERAS[kind]](rng, item.dtype)
-    attributes.pop("default", None)
-    if kind == "lookup":
-        attributes["oov_buckets"] = int(rng.choice((1, 1, 2, 5)))
-    if kind in ("hashing", "lookup") and rng.random() < 0.5:
-        attributes["mask"] = "" if item.dtype == "string" else int(rng.choice((-1, 0)))
-    if kind == "lookup":
-        apart = ("x\0", -1, attributes.get("mask"))  # numpy takes the first for "x"; -1 is an unknown integer
-        words = tuple(w for w in attributes["words"] if w not in apart)
-        attributes["words"] = words or (("a",) if item.dtype == "string" else (7,))
-    dim = _dim(rng, tower)
-    return Case(number, tower.number, item.name, kind, "flat", item.dtype, embedding_dim=dim, **attributes)
 
 
 def _kind(rng: Rng, item: Input, tower: Tower) -> str:
@@ -249,14 +264,12 @@ def _vocabulary(rng: Rng, dtype: str) -> Attributes:
     return found
 
 
-_ATTRIBUTES: dict[str, Callable[[Rng, str], Attributes]] = {
+_ATTRIBUTES: dict[str, Draw] = {
     "bucketized": _bucketized,
     "hash": _hash,
     "identity": _identity,
     "vocabulary": _vocabulary,
 }
 
-_KERAS = {"hashing": "hash", "embedded": "identity", "lookup": "vocabulary", "discretized": "bucketized"}
-"""Keras layers, each with the feature column whose attributes it has."""
-KINDS = (*_ATTRIBUTES, "numeric", "crossed", "modulo", *_KERAS)
+KINDS = (*_ATTRIBUTES, "numeric", "crossed", "modulo", *draw_keras.KINDS, *draw_keras.OTHERS)
 """What a case may be of."""

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
-from colonnade.testing.fuzz.cases import Case, Input, Tower
+from colonnade.testing.fuzz.cases import MOST_ADDED, Case, Draw, Input, Tower
 from colonnade.testing.fuzz.encode import LISTS
+from colonnade.testing.fuzz.strings import JOINED, STEPS
 
 Rng = np.random.Generator
-Attributes = dict[str, Any]
-Draw = Callable[[Rng, str], Attributes]
 
-LOOKUPS = ("row", "rows", "bag", "raw", "one_hot")
+LOOKUPS = ("row", "rows", "bag", "raw", "one_hot", "sequence")
 """`row`: one id a row.   `rows`: several, each with its vector.   `bag`, `raw`: pooled, by
-`safe_embedding_lookup_sparse` and by `embedding_lookup_sparse`.   `one_hot`: no table."""
+`safe_embedding_lookup_sparse` and by `embedding_lookup_sparse`.   `one_hot`: no table.   `sequence`: `rows` that are an
+output as well."""
 REDUCTIONS = ("flat", "sum", "mean", "max", "min", "prod", "first", "last", "transposed", "masked", "attention")
 """What makes one vector of a row's vectors."""
 OPEN = ("sum", "mean", "max", "min", "transposed", "masked", "attention")
@@ -28,12 +27,51 @@ _KINDS = {
     "float": ("bucketized",),
     "int": ("hash", "identity", "modulo", "vocabulary"),
 }
-_LOOKUPS: Mapping[str, Sequence[str]] = {"open": ("rows",), "single": ("row",), "sparse": ("bag", "raw")}
+_LOOKUPS: Mapping[str, Sequence[str]] = {
+    "open": ("rows", "rows", "sequence"),
+    "single": ("row",),
+    "sparse": ("bag", "raw"),
+    "ragged": ("bag", "raw", "sequence"),
+}
+LABELLED = ("identity", "modulo")
+"""Kinds whose ids may have names in an output: numbers made of numbers."""
+LABELS = ("gather", "table")
 MOST_ONE_HOT = 64
 
 
-def ops_case(rng: Rng, number: int, tower: Tower, item: Input, draw: Mapping[str, Draw], dim: int) -> Case:
-    """A case of that input. draw: what gives the attributes of a kind, by its name."""
+def ops_case(
+    rng: Rng, number: int, tower: Tower, given: Input, inputs: Sequence[Input], draw: Mapping[str, Draw], dim: int
+) -> Case:
+    """A case of that input, now and then of some places of it. draw: the attributes of a kind, by its name."""
+    place, span = _places(rng, given)
+    item = given if place < 0 else replace(given, width=span)
+    case = replace(_ops_case(rng, number, tower, item, draw, dim), place=place, span=span)
+    if case.kind == "hash" and rng.random() < 0.2:
+        case = replace(case, salt=int(rng.integers(1, 1 << 40)))
+    if case.kind in LABELLED and item.form == "dense" and case.form != "bag" and rng.random() < 0.4:
+        case = replace(case, label=str(rng.choice(LABELS[: 1 + item.dtype.startswith("int")])))
+    plain = item.dtype == "string" and item.form == "dense" and not item.separator and place < 0
+    return _prepared(rng, case, item, inputs) if plain and rng.random() < 0.3 else case
+
+
+def _places(rng: Rng, item: Input) -> tuple[int, int]:
+    """One place of a matrix's rows, some places, or (-1, 0): all of it."""
+    if item.form != "dense" or item.width < 2 or rng.random() < 0.75:
+        return -1, 0
+    place = int(rng.integers(item.width))
+    return place, int(rng.integers(item.width - place + 1))
+
+
+def _prepared(rng: Rng, case: Case, item: Input, inputs: Sequence[Input]) -> Case:
+    """Of strings that are made of the input, or of it and another."""
+    found = [i for i in inputs if i.dtype == "string" and (i.form, i.width, i.separator) == ("dense", item.width, "")]
+    found = [i for i in found if i.name != item.name]
+    steps = tuple(str(s) for s in rng.choice([s for s in STEPS if found or s != JOINED], int(rng.integers(1, 4))))
+    others = (found[int(rng.integers(len(found)))].name,) if JOINED in steps else ()
+    return replace(case, prep=steps, others=others)
+
+
+def _ops_case(rng: Rng, number: int, tower: Tower, item: Input, draw: Mapping[str, Draw], dim: int) -> Case:
     kinds = _KINDS[item.dtype.rstrip("0123456789")]
     kind = str(rng.choice((*kinds, "bucketized") if item.dtype.startswith("int") else kinds))
     form = str(rng.choice(_forms(item)))
@@ -63,10 +101,10 @@ def _forms(item: Input) -> Sequence[str]:
     if item.separator:
         return ("bag",)
     if item.form != "dense":
-        return _LOOKUPS["sparse" if item.form in LISTS else item.form]
+        return _LOOKUPS[item.form]
     bags = () if item.dtype.startswith("float") else ("bag",)
     if item.width > 1:
-        return ("rows", "rows", "one_hot", *bags, *bags)
+        return ("rows", "rows", "one_hot", "sequence", *bags, *bags)
     return ("row", "row", "row", "one_hot", "numeric" if item.dtype != "string" else "row", *bags)
 
 
@@ -75,8 +113,11 @@ def _pooling(rng: Rng, case: Case, item: Input) -> str:
         return str(rng.choice(POOLINGS))
     if case.form == "row" or (case.form == "one_hot" and not item.width):
         return ""
-    known = REDUCTIONS if item.form == "dense" else OPEN
-    return str(rng.choice([r for r in known if r != "masked" or item.dtype != "string"]))
+    known = REDUCTIONS if item.form == "dense" and case.form != "sequence" else OPEN
+    if item.width > MOST_ADDED:
+        return str(rng.choice(("max", "min")))
+    masked = item.dtype != "string" and item.form not in LISTS
+    return str(rng.choice([r for r in known if r != "masked" or masked]))
 
 
 def both_ways(case: Case, cases: Sequence[Case]) -> bool:

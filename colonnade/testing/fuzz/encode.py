@@ -21,11 +21,10 @@ LISTS = ("sparse", "ragged")
 
 def listed(model: Model) -> dict[str, str]:
     """The inputs that have any number of values a row, each with the one whose number of values it has."""
+    found = {i.name: i.name for i in model.inputs if i.form in LISTS}
     if model.style == "examples":
         found = {i.name: i.name for i in model.inputs if not i.dtype.startswith("float")}
-    else:
-        found = {i.name: i.name for i in model.inputs if i.form in LISTS}
-    return found | {c.weights: c.input for c in model.cases if c.weights}
+    return found | {c.weights: c.input for c in model.cases if c.weights and c.input in found}
 
 
 def encoded(model: Model, request: Request) -> Request:
@@ -33,18 +32,30 @@ def encoded(model: Model, request: Request) -> Request:
 
     Facts: how many values a row of a list has depends on that row alone; an open width on the request's name.
     """
-    if model.style == "examples":
+    if model.serialized:
         rows = np.empty(request.rows, object)
         rows[:] = [_example(model, request, row) for row in range(request.rows)]
         return Request(request.name, request.rows, {EXAMPLES: rows})
     feed: dict[str, Array] = {}
     lists = listed(model)
+    request = _weighed(model, request)
     for item in model.inputs:
         values = request.feed[item.name]
         if item.name in lists:
             feed |= _parts(item, values, [_length(model, lists[item.name], request, r) for r in range(request.rows)])
         else:
             feed[item.name] = values[:, : _open(item, request)] if item.form == "open" else values
+    return Request(request.name, request.rows, feed)
+
+
+def _weighed(model: Model, request: Request) -> Request:
+    """With a weight of 0 where a dense input of a feature column lacks an id, and only there."""
+    feed = dict(request.feed)
+    for case in model.cases:
+        if case.weights and model.style == "columns" and case.input not in listed(model):
+            ids, weights = feed[case.input], feed[case.weights]
+            present = ids != (b"" if ids.dtype == object else -1)
+            feed[case.weights] = np.where(present, np.where(weights == 0, 1, weights), 0).astype(weights.dtype)
     return Request(request.name, request.rows, feed)
 
 

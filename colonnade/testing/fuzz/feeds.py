@@ -21,7 +21,7 @@ HOSTILE = ("hostile", 9)
 FEW = (("corner", 5), ("missing", 1), ("ordinary", 0))
 FEW_BYTES = 200
 """Hashed in three chunks and a rest; each chunk takes an interpreter half a second."""
-PLAIN = ("identity", "embedded")
+PLAIN = ("identity", "embedded", "encoded")
 """Kinds whose ids are the input itself; Keras counts negative ones from the end of its table."""
 _SHARE = {"ordinary": 0.1, "corner": 0.9, "missing": 1.0, "hostile": 0.5}
 """How many of the values are corners, by the kind of a request."""
@@ -64,12 +64,28 @@ def _request(model: Model, kind: str, rows: int) -> Request:
 def _values(model: Model, item: Input, kind: str, rows: int, rng: np.random.Generator) -> Array:
     hints = _hints(model, item)
     found = ordinary_feed((item.spec,), rows, rng, hints)[item.name]
+    if kind != "hostile" and (known := _known(model, item)) is not None:
+        return known[rng.integers(len(known), size=found.shape)]
     pool = _missing(model, item) if kind == "missing" else _corners(model, item, hints, hostile=kind == "hostile")
     if any(c.weights == item.name for c in model.cases):
         pool = pool[~((pool != 0) & (np.abs(pool) < LEAST_WEIGHT))]
     at = rng.random(found.shape) < _SHARE[kind]
     found[at] = pool[rng.integers(len(pool), size=int(at.sum()))]
     return found
+
+
+def strict(case: Case) -> bool:
+    """Whether it refuses words that it does not know."""
+    return case.kind == "lookup" and not case.oov_buckets
+
+
+def _known(model: Model, item: Input) -> Array | None:
+    """The values of an input of which a case refuses all others, None where there is none."""
+    case = next((c for c in model.of_input(item.name) if strict(c)), None)
+    if case is None:
+        return None
+    words = [*case.words, *(() if case.mask is None else (case.mask,))]
+    return _objects([str(w).encode() for w in words]) if item.dtype == "string" else np.array(words, item.dtype)
 
 
 def _hints(model: Model, item: Input) -> Hints:
@@ -94,8 +110,10 @@ def _missing(model: Model, item: Input) -> Array:
 
 
 def _refuses(case: Case) -> bool:
-    """Whether a lookup of plain ops has no row for -1, and does not leave it out."""
-    return case.kind == "identity" and case.default is None and case.form in ("row", "rows", "raw")
+    """Whether a lookup of plain ops has no row for -1 and does not leave it out, or marks have no place for it."""
+    if case.kind == "encoded":
+        return case.mode != "one_hot"
+    return case.kind == "identity" and case.default is None and case.form in ("row", "rows", "raw", "sequence")
 
 
 def _corners(model: Model, item: Input, hints: Hints, *, hostile: bool) -> Array:
@@ -121,6 +139,9 @@ def _integers(model: Model, item: Input, hostile: bool) -> Array:
     from_end = [-c.size for c in cases if c.kind == "embedded"]
     least = max(from_end) if from_end and not hostile else np.iinfo(item.dtype).min
     least = 0 if any(map(_refuses, cases)) and not hostile else least
+    towers = {t.number for t in model.towers if t.parts > 1}
+    if any(c.parts > 1 or c.tower in towers for c in cases):  # ids far outside a table of parts are a listed deviation
+        least, most = max(least, -(2**31)), min(most, 2**31 - 1)
     return np.array([v for v in some if least <= v <= most], item.dtype)
 
 

@@ -213,5 +213,7 @@ LAST: Mapping[str, Step] = {
     "sign": lambda tf, x, rng: tf.sign(x),
     "above": lambda tf, x, rng: tf.cast(x > 0.1, tf.float32),
     "whole": lambda tf, x, rng: tf.cast(100.0 * x, tf.int32),
+    "largest": lambda tf, x, rng: tf.argmax(x, 1),
+    "labelled": lambda tf, x, rng: tf.gather(tf.constant([f"é{k}" for k in range(_width(x))]), tf.argmax(x, 1)),
 }
 """Steps that make a whole number of a small difference: they end a rest."""

@@ -49,10 +49,11 @@ def _pairs(tf: Any, equal: Sequence[Any]) -> Any:
 
 
 def _fm(tf: Any, equal: Sequence[Any]) -> Any:
-    """A factorization machine, beside the sum: alone, it may be a small difference of large numbers."""
+    """A factorization machine, on top of its squares: alone, it may be a small difference of large numbers."""
     stacked_BND = tf.stack(equal, 1)
     total = tf.reduce_sum(stacked_BND, 1)
-    return tf.concat([total, 0.5 * (tf.square(total) - tf.reduce_sum(tf.square(stacked_BND), 1))], 1)
+    square_of_sum, sum_of_squares = tf.square(total), tf.reduce_sum(tf.square(stacked_BND), 1)
+    return tf.concat([total, 0.5 * (square_of_sum - sum_of_squares) + square_of_sum + sum_of_squares], 1)
 
 
 def _wide(tf: Any, equal: Sequence[Any]) -> Any:

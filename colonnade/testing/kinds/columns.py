@@ -222,21 +222,26 @@ def input_layer(tf: Any, of: FeatureColumn, inputs: dict[str, Any], name: str) -
 
 def dense_features(tf: Any, of: FeatureColumn, inputs: dict[str, Any], name: str) -> Any:
     """What `DenseFeatures` does: columns make their variables in a state manager, and read features through a cache."""
-    from tensorflow.python.feature_column import feature_column_v2 as v2
-
     columns = of.make(tf.feature_column)
     if of.sequence:
         return sequence_features(tf, columns, _features(tf, of, inputs, columns), name, equal=False)[0]
-    cache = v2.FeatureTransformationCache(_features(tf, of, inputs, columns))
     partitioner = tf.compat.v1.fixed_size_partitioner(of.partitions) if of.partitions else None
     with tf.compat.v1.variable_scope(name, use_resource=True, partitioner=partitioner):
-        state = _state_of(tf, v2)
-        parts = []
-        for column in sorted(columns, key=lambda c: c.name):
-            column.create_state(state)
-            dense = column.get_dense_tensor(cache, state)
-            parts.append(tf.reshape(dense, (tf.shape(dense)[0], column.variable_shape.num_elements())))
-        return tf.concat(parts, -1)
+        found = dense_parts(tf, columns, _features(tf, of, inputs, columns))
+        return tf.concat([found[c] for c in sorted(columns, key=lambda c: c.name)], -1)
+
+
+def dense_parts(tf: Any, columns: list[Any], features: dict[str, Any]) -> dict[Any, Any]:
+    """The vectors of each column as `DenseFeatures` makes them."""
+    from tensorflow.python.feature_column import feature_column_v2 as v2
+
+    cache, state = v2.FeatureTransformationCache(features), _state_of(tf, v2)
+    found = {}
+    for column in sorted(columns, key=lambda c: c.name):
+        column.create_state(state)
+        dense = column.get_dense_tensor(cache, state)
+        found[column] = tf.reshape(dense, (tf.shape(dense)[0], column.variable_shape.num_elements()))
+    return found
 
 
 def sequence_features(

@@ -12,6 +12,7 @@ from colonnade.core.identity import identity
 from colonnade.ops.graph.bucketize import Bucketize
 from colonnade.ops.graph.cast import Cast
 from colonnade.ops.graph.compare import Compare
+from colonnade.ops.graph.floor_mod import FloorMod
 from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.one_hot import OneHot
 from colonnade.ops.graph.reshape import Reshape
@@ -123,3 +124,12 @@ def test_marks_side_by_side_are_a_column() -> None:
 def test_marks_that_are_none(depth: int, shape: list[int], reason: str) -> None:
     log = check_passes(marked(3, depth, shape), COLUMNS, [FLOATS])
     assert reason in rejected(log)[0]
+
+
+def test_marks_of_ids_that_are_known_stay_as_they_are() -> None:
+    b = Builder()
+    ids = b.add(FloorMod(), b.input("x", "int64", "B", 3), np.int64(1))
+    marks = b.add(OneHot(), ids, np.int32(1), np.float32(1), np.float32(0))
+    graph = b.done(y=b.add(Reshape(), marks, [-1, 3]))
+    check_passes(graph, COLUMNS, [{"x": torch.tensor([[-5, 0, 7], [1, 2, 3]])}])
+    assert not columns(graph)
