@@ -6,7 +6,7 @@ Legend: B batch rows, D embedding_dim, W width.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,17 +18,31 @@ from colonnade.core import quantize
 from colonnade.core.expr import fields_of
 from colonnade.ir.column import Column, fields_read
 from colonnade.ir.evaluate import Elements, elements_of
-from colonnade.ir.program import TRANSPOSED, Program, Weights
+from colonnade.ir.program import ITEM, PLACE, REQUIRE, TRANSPOSED, Program, Weights, operands, refs_in
 from colonnade.ir.table import Table
 
 Array = NDArray[Any]
 
 EPS = float(np.finfo(np.float32).eps)
 TINY = float(np.finfo(np.float32).tiny)
+LARGEST = float(np.finfo(np.float32).max)
 POOLED_FACTOR = 4.0
 """|err| <= 4 * eps * n * sum|w e| / divisor against float64; the oracle may be as far on the other side."""
 OVERFLOWS = 1e18
 """Dense inputs from this size on may overflow or not, by the order of addition: their dense values are not compared."""
+
+_ADDING = {
+    *("sum", "mean", "prod", "cumsum", "cumprod", "logsumexp", "linalg_vector_norm"),
+    *("bmm", "mm", "matmul", "einsum", "_softmax", "_log_softmax"),
+}
+"""Ops of the dense rest that make one number of many."""
+_EXACT = {
+    *("reshape", "view", "permute", "transpose", "squeeze", "unsqueeze", "expand", "slice", "select", "cat", "stack"),
+    *("index_select", "gather", "repeat", "clone", "where", "relu", "abs", "neg", "maximum", "minimum", "clamp"),
+    *("amax", "amin", "tril", "triu", "flip", "constant_pad_nd", "split", "unbind", "full", "arange"),
+    *(PLACE, REQUIRE, ITEM),
+}
+"""Ops that round nothing."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +133,8 @@ def allowed_of_column(
 ) -> Array:
     """What a column's vectors may differ by from another float32 implementation, `[B, 1]` or `[B, D]`.
 
-    2 * 4 * eps * n * sum|w e| / divisor for rows of n > 1 elements, and for weighted rows; 0 (bit-equal) for others.
+    2 * 4 * eps * n * sum|w e| / divisor for rows of n > 1 elements, and for weighted rows; 0 (bit-equal) for others;
+    anything where finite weights are so large that their sum may overflow or not, by the order of addition.
     """
     if column.table is None or column.pooling in ("none", "max"):
         return np.zeros((rows, 1))
@@ -141,7 +156,16 @@ def allowed_of_column(
     with np.errstate(divide="ignore", invalid="ignore"):
         allowed = 2 * POOLED_FACTOR * EPS * counts_B[:, None] * total_BD / divisor_B[:, None]
     single = counts_B <= (0 if found.weights is not None else 1)
-    return np.where(single[:, None], 0.0, np.nan_to_num(allowed, posinf=0.0) + counts_B[:, None] * TINY)
+    limit = np.where(single[:, None], 0.0, np.nan_to_num(allowed, posinf=0.0) + counts_B[:, None] * TINY)
+    limit[_may_overflow(counts_B, factors_E, found.rows.numpy())] = math.inf
+    return limit
+
+
+def _may_overflow(counts_B: Array, factors_E: Array, rows_E: Array) -> NDArray[np.bool_]:
+    """The rows of several elements whose finite weights add up to more than float32 holds."""
+    total_B = np.zeros(len(counts_B))
+    np.add.at(total_B, rows_E, np.where(np.isfinite(factors_E), np.abs(factors_E), 0.0))
+    return (counts_B > 1) & (total_B > LARGEST)
 
 
 def _divisor(pooling: str, counts_B: Array, factors_E: Array, rows_E: Array, weighted: bool) -> Array:
@@ -176,12 +200,26 @@ def _as_float(stored: Array, ids: NDArray[np.int64], table: Table) -> Array:
 
 
 def dense_rtol(program: Program) -> float:
-    """4 * eps * (1 + sum of sqrt(fan_in)) over the matrices of the dense rest.
+    """4 * eps * (1 + sum of sqrt(fan_in) + the rest's own), fan_in over the matrices of the dense rest.
 
     A sum of k rounded products is off by about sqrt(k) * eps of their size, in each of two orders of addition; layers
-    add up. Twice that for either side.
+    add up. Twice that for either side. The rest's own is the longest way through it: 1 for a line that rounds, and for
+    one that adds numbers up without a matrix, the root of the widest buffer.
     """
-    return 4 * EPS * (1 + sum(math.sqrt(_fan_in(name, shape)) for name, _, shape in program.params if len(shape) == 2))
+    matrices = {name: _fan_in(name, shape) for name, _, shape in program.params if len(shape) == 2}
+    return 4 * EPS * (1 + sum(map(math.sqrt, matrices.values())) + _longest(program, matrices.keys()))
+
+
+def _longest(program: Program, matrices: Collection[str]) -> float:
+    """The most roundings, one behind the other, that no matrix accounts for."""
+    widest = math.sqrt(max((b.width for b in program.buffers), default=1))
+    found: dict[str, float] = {}
+    for line in program.dense:
+        refs = set(refs_in(operands(line)))
+        name = line.op.removeprefix("aten.").partition(".")[0].rstrip("_")
+        own = 0.0 if name in _EXACT or not refs.isdisjoint(matrices) else widest if name in _ADDING else 1.0
+        found[line.output] = own + max((found.get(ref, 0.0) for ref in refs), default=0.0)
+    return max(found.values(), default=0.0)
 
 
 def _fan_in(name: str, shape: tuple[int, ...]) -> int:

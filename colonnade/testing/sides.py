@@ -160,7 +160,7 @@ class TensorFlowSide:
             reached = {node for node, operands in concats.items() if operands & sources}
             outer = {node for node, operands in concats.items() if operands & {f"{n}:0" for n in reached}}
             nodes = (*_ordered(reached, kinds), *_ordered(outer - reached, kinds))
-            said = [node for node in nodes if node in filled.get(buffer, ())]
+            said = [node for node in concats if node in filled.get(buffer, ())]
             found[buffer] = [f"{node}:0" for node in said or nodes]
         return found
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 from colonnade import compiler
@@ -16,6 +19,7 @@ from colonnade.testing.recording import record, recorded
 from colonnade.testing.requests import Request, make_request
 from colonnade.testing.sides import TensorFlowSide, reference_side
 from colonnade.testing.verify import Verdict, verify
+from tests.oracle.tf_models import saved
 from tests.unit.testing.wrong import WRONG, Wrong, swapped_slots, wrong_boundary, wrong_parameter
 
 Lowered = tuple[Program, Weights, Explanation, str]
@@ -78,3 +82,22 @@ def test_rows_recorded_from_tensorflow(lowered: Lowered, oracle: TensorFlowSide)
     assert "tensorflow" in side.name
     ours = reference_side(lowered[0], lowered[1], ReferenceBackend())
     assert verify(ours, side, lowered[0], lowered[1], [request]).ok
+
+
+def test_a_column_in_two_concats_of_one_width(tmp_path: Path) -> None:
+    def build(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        ids = tf.compat.v1.placeholder(tf.int64, (None,), "ids")
+        numbers = tf.compat.v1.placeholder(tf.float32, (None, 2), "numbers")
+        rows = tf.nn.embedding_lookup(tf.compat.v1.get_variable("table", (5, 3)), ids)
+        outputs = {f"times_{k}": tf.concat([numbers * k, rows], 1) for k in (2.0, 3.0)}
+        return {"ids": ids, "numbers": numbers}, outputs
+
+    path = saved(tmp_path / "model", build)
+    program, weights, *_ = compiler.lower(path)
+    feed = {"ids": np.array([0, 4, 2]), "numbers": np.array([[1, 2], [3, 4], [5, 6]], np.float32)}
+    side = TensorFlowSide(path, program, threads=1)
+    try:
+        verdict = _verdict(program, weights, side, [Request("three", 3, feed)])
+    finally:
+        side.close()
+    assert verdict.ok and len(verdict.of_kind("concat")) == 2, verdict.as_dict(worst=3)

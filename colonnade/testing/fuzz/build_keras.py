@@ -21,7 +21,8 @@ def build_keras(model: Model, path: Path) -> Path:
     """
     tf = tensorflow()
     module = tf.Module()
-    module.layers = {str(case.number): _layers(tf, model, case, path.parent) for case in model.cases}
+    tables: dict[int, Any] = {}
+    module.layers = {str(case.number): _layers(tf, model, case, tables, path.parent) for case in model.cases}
     # A session restores tf.Variables, of which Keras keeps its own away from what tf.Module saves.
     module.tables = [v.value for layers in module.layers.values() for layer in layers for v in layer.variables]
 
@@ -75,7 +76,8 @@ def _vector(
     return getattr(tf.keras.ops, case.pooling)(value, axis=-2) if case.pooling in ("mean", "sum", "max") else value
 
 
-def _layers(tf: Any, model: Model, case: Case, folder: Path) -> list[Any]:
+def _layers(tf: Any, model: Model, case: Case, tables: dict[int, Any], folder: Path) -> list[Any]:
+    """The layers of a case. tables: those with rows, by the number of the case that they are named after."""
     keras = tf.keras
     item = placed(next(i for i in model.inputs if i.name == case.input), case)
     if case.kind == "numeric":
@@ -83,11 +85,14 @@ def _layers(tf: Any, model: Model, case: Case, folder: Path) -> list[Any]:
     found, rows = _ids(keras, model, case, folder)
     if case.form == "marks":
         return found
-    table = keras.initializers.RandomUniform(-1.0, 1.0, seed=seed_of(model, f"table {case.number}"))
-    masked = case.pooling == "masked"
-    embedding = keras.layers.Embedding(rows, case.embedding_dim, embeddings_initializer=table, mask_zero=masked)
-    embedding.build(None)
-    found.append(embedding)
+    masked, number = case.pooling == "masked", case.number if case.table < 0 else case.table
+    if number not in tables:
+        table = keras.initializers.RandomUniform(-1.0, 1.0, seed=seed_of(model, f"table {number}"))
+        tables[number] = keras.layers.Embedding(
+            rows, case.embedding_dim, embeddings_initializer=table, mask_zero=masked
+        )
+        tables[number].build(None)
+    found.append(tables[number])
     if case.form == "flat" and item.width:
         found.append(keras.layers.Flatten())
     if masked:

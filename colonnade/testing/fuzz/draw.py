@@ -10,7 +10,7 @@ import numpy as np
 
 from colonnade.testing.fuzz import draw_keras
 from colonnade.testing.fuzz.cases import MOST_ADDED, SEQUENCES, Attributes, Case, Draw, Input, Model, Tower, placed
-from colonnade.testing.fuzz.draw_keras import keras_case
+from colonnade.testing.fuzz.draw_keras import keras_case, keras_sharing
 from colonnade.testing.fuzz.draw_ops import both_ways, made, ops_case, sharing, weighted
 from colonnade.testing.fuzz.draw_sequences import sequence_case
 from colonnade.testing.fuzz.encode import LISTS
@@ -65,6 +65,8 @@ def draw_model(seed: int, index: int) -> Model:
         case = None if long else _case_of(rng, style, len(cases), tower, item, inputs)
         if case is not None and style == "ops" and rng.random() < 0.25:
             case = sharing(rng, case, cases)
+        if case is not None and style == "keras" and rng.random() < 0.25:
+            case = keras_sharing(rng, case, cases)
         if case is not None and (clashing(case, cases) or (style == "ops" and both_ways(case, cases))):
             case = None
         if case is not None and case.kind == "numeric" and case.tower in without_numbers:

@@ -21,6 +21,8 @@ MODES = ("multi_hot", "count", "tf_idf")
 """What `marks` of several ids are; those of one id are one-hots as well."""
 POOLINGS = ("masked", "mean", "sum", "max")
 """`masked`: the mean of vectors but that of id 0."""
+SIZED = ("hashing", "embedded", "hashed_cross")
+"""Kinds of as many ids as their size says."""
 MOST_FLAT, MOST_MARKED = 3, 100
 _OF_DTYPE = {
     "string": ("hashing", "lookup", "hashed_cross"),
@@ -49,6 +51,17 @@ def keras_case(
     case = replace(case, **_attributes(rng, case, draw))
     found = _crossed(rng, case, item, inputs) if kind == "hashed_cross" else case
     return None if found is None else _formed(rng, found, placed(item, case).width, dim)
+
+
+def keras_sharing(rng: Rng, case: Case, cases: Sequence[Case]) -> Case:
+    """The case with the layer of an earlier one, where there is one."""
+    masked = case.pooling == "masked"
+    found = [c for c in cases if c.kind in SIZED and c.form != "marks" and (c.pooling == "masked") == masked]
+    if not found or case.kind not in SIZED or case.form == "marks":
+        return case
+    other = found[int(rng.integers(len(found)))]
+    table = other.number if other.table < 0 else other.table
+    return replace(case, size=other.size, embedding_dim=other.embedding_dim, table=table)
 
 
 def _places(rng: Rng, item: Input) -> tuple[int, int]:

@@ -9,12 +9,20 @@ import pytest
 from colonnade.core.dims import symbol
 from colonnade.core.expr import Apply, Field
 from colonnade.ir.column import Column, Slot
-from colonnade.ir.program import Buffer, Input, Program, Weights
+from colonnade.ir.program import Buffer, Input, Instruction, Program, Ref, Weights
 from colonnade.ir.table import Table
 from colonnade.ops.hash_bytes import HashBytes
 from colonnade.ops.mod import Mod
 from colonnade.ops.split import Split
-from colonnade.testing.compare import allowed_of_column, allowed_of_dense, difference, overflowing
+from colonnade.testing.compare import (
+    EPS,
+    _may_overflow,
+    allowed_of_column,
+    allowed_of_dense,
+    dense_rtol,
+    difference,
+    overflowing,
+)
 from colonnade.testing.points import margin
 
 F32 = np.float32
@@ -115,6 +123,27 @@ def test_rows_that_may_overflow_are_found() -> None:
     feed = {"d": np.array([[0, 1], [3e38, 0], [np.inf, 0], [np.nan, -1e20]], F32)}
     assert overflowing(program, frozenset({"d"}), feed, 4).tolist() == [False, True, False, True]
     assert column.name == "x"
+
+
+def test_weights_that_may_overflow_by_the_order_of_their_sum() -> None:
+    counts, rows = np.array([2, 2, 1, 3]), np.array([0, 0, 1, 1, 2, 3, 3, 3])
+    factors = np.array([3e38, -3e38, np.inf, 1.0, 3e38, 1e38, np.nan, 1e38])
+    assert _may_overflow(counts, factors, rows).tolist() == [True, False, False, False]
+
+
+def test_the_rounding_of_a_dense_rest_is_that_of_its_longest_way() -> None:
+    def line(output: str, op: str, *args: object) -> Instruction:
+        return Instruction(output, f"aten.{op}", args)
+
+    program = _split_column("sum")[1]
+    short = line("a", "tanh.default", Ref("columns"))
+    beside = line("b", "exp.default", Ref("columns"))
+    moved = line("c", "reshape.default", Ref("a"), (-1,))
+    added = line("d", "sum.dim_IntList", Ref("c"), (0,), False)
+    assert dense_rtol(replace(program, dense=())) == 4 * EPS
+    assert dense_rtol(replace(program, dense=(short, beside, moved))) == 8 * EPS
+    widest = max(b.width for b in program.buffers) ** 0.5
+    assert dense_rtol(replace(program, dense=(short, beside, moved, added))) == pytest.approx(4 * EPS * (2 + widest))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from colonnade.testing.points import points_of, probe
 from colonnade.testing.recording import record, recorded
 from colonnade.testing.requests import Request, corner_rows, joined, make_request, take
 from colonnade.testing.sides import ColonnadeSide, reference_side
-from colonnade.testing.verify import Verdict, requests_for, rows_answered, verify
+from colonnade.testing.verify import Verdict, _cut, _shaped, requests_for, rows_answered, verify
 from tests.unit.testing.wrong import WRONG, Wrong, lost_filter, swapped_slots, wrong_boundary, wrong_parameter
 
 BACKEND = ReferenceBackend()
@@ -301,3 +301,17 @@ def test_rows_that_the_oracle_refuses_are_not_recorded(right: ColonnadeSide, low
 
 def replace_name(request: Request) -> Request:
     return replace(request, name="another")
+
+
+def test_rows_of_several_places_are_compared_row_by_row() -> None:
+    like = np.arange(30, dtype=np.float32).reshape(3, 10)
+    assert np.array_equal(_shaped(like.reshape(15, 2), like), like)
+    assert np.array_equal(_shaped(like[:1].reshape(10, 1), like[:1]), like[:1])
+    assert _shaped(like.reshape(10, 3), like).shape == (10, 3)
+
+
+def test_rows_that_a_device_added_are_left_out_before_a_step() -> None:
+    like = np.zeros((5, 2), np.float32)
+    assert _cut(np.ones((8, 2), np.float32), like).shape == (5, 2)
+    assert _cut(np.ones((4, 2), np.float32), like).shape == (4, 2)
+    assert _cut(np.ones((8, 3), np.float32), like).shape == (8, 3)
