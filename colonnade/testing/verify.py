@@ -333,6 +333,8 @@ class _Check:
             elif point.kind == "concat":
                 result.add(self._concat(point.name, (got, want), allowed, overflow), request.name)
             elif point.kind == "before":
+                if not request.rows:
+                    continue  # sizes of nothing differ: TensorFlow's reshapes of no elements say 1 where ours say 0
                 got = _cut(got, want)
                 limit = allowed_of_dense(want, self.verdict.rtol)
                 result.add(self._dense(got, want, limit, overflow), request.name)

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from colonnade.errors import ColonnadeError
 from colonnade.testing.fuzz.check import BACKENDS, prepare
-from colonnade.testing.fuzz.run import Outcome, run, run_one
+from colonnade.testing.fuzz.run import Outcome, Result, run, run_one
 from colonnade.testing.tensorflow import tensorflow
 
 app = typer.Typer(add_completion=False)
@@ -60,6 +60,8 @@ def fuzz(
         tensorflow().get_logger().setLevel("ERROR")  # it deprecates every feature column at length
         if model is not None:
             outcome = run_one(seed, model, {int(n) for n in columns.split(",") if n} or None, asked)
+            for result in outcome.results:
+                _disagreements(console, result)
         else:
             outcome = _run(console, seed, cases, asked)
     except ColonnadeError as error:
@@ -77,15 +79,24 @@ def _run(console: Console, seed: int, cases: int, backends: list[str]) -> Outcom
     shown = SpinnerColumn(), TextColumn("{task.completed}/{task.total} cases"), TextColumn("{task.description}")
     with Progress(*shown, TimeElapsedColumn(), console=console, transient=True) as bars:
         task = bars.add_task("start", total=cases)
-        return run(seed, cases, backends, progress=lambda what, n: bars.update(task, description=what, advance=n))
+        return run(
+            seed,
+            cases,
+            backends,
+            progress=lambda what, n: bars.update(task, description=what, advance=n),
+            report=lambda result: _disagreements(console, result),
+        )
+
+
+def _disagreements(console: Console, result: Result) -> None:
+    """Those of one model, as soon as it is done."""
+    for small in result.small:
+        console.print(small.text(), markup=False, highlight=False, soft_wrap=True)
+        console.print()
 
 
 def _show(console: Console, outcome: Outcome, backends: list[str]) -> None:
     console.print(table(outcome, backends))
-    for result in outcome.results:
-        for small in result.small:
-            console.print()
-            console.print(small.text(), markup=False, highlight=False, soft_wrap=True)
     done = sum(len(r.model.cases) for r in outcome.results)
     stopped = ", interrupted" if outcome.interrupted else ""
     console.print(f"{done} cases in {len(outcome.results)} models, {outcome.seconds:.0f} s{stopped}")

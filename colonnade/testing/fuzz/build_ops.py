@@ -56,11 +56,13 @@ def _sequence(tf: Any, case: Case, rows_BTD: Any, given: Any, outputs: dict[str,
 
 
 def _of_ragged(tf: Any, case: Case, given: Any, table: Any) -> Any:
-    """Padded rows of ragged ids: zeros, or the row of id 0, where there is no id."""
-    ids = tf.ragged.map_flat_values(lambda x: _ids(tf, case, x), given)
-    if case.number % 2 or case.parts > 1 or case.max_norm:
-        return _rows(tf, case, table, ids.to_tensor())
-    return tf.ragged.map_flat_values(lambda x: _rows(tf, case, table, x), ids).to_tensor()
+    """Padded rows of ragged ids: zeros where there is no id, or the row of what ids or values are padded with."""
+    if case.number % 3 == 0:
+        return tf.ragged.map_flat_values(lambda x: _rows(tf, case, table, _ids(tf, case, x)), given).to_tensor()
+    # Scaled rows of ids that are padded themselves, and those of buckets, are no columns yet.
+    if case.number % 3 == 1 or case.max_norm or case.kind == "bucketized":
+        return _rows(tf, case, table, _ids(tf, case, given.to_tensor()))
+    return _rows(tf, case, table, tf.ragged.map_flat_values(lambda x: _ids(tf, case, x), given).to_tensor())
 
 
 def _rows(tf: Any, case: Case, table: Any, ids: Any) -> Any:

@@ -63,10 +63,18 @@ class Outcome:
         }
 
 
-def run(seed: int, cases: int, backends: Sequence[str], *, first: int = 0, progress: Progress | None = None) -> Outcome:
+def run(
+    seed: int,
+    cases: int,
+    backends: Sequence[str],
+    *,
+    first: int = 0,
+    progress: Progress | None = None,
+    report: Callable[[Result], None] | None = None,
+) -> Outcome:
     """Check whole models until they hold `cases` cases. first: the number of the first model.
 
-    progress(what, cases done): called as each part begins.
+    progress(what, cases done): called as each part begins.   report: called with each model when it is done.
     Facts: the same arguments ask the same; KeyboardInterrupt ends the run with what was done.
     """
     prepare(backends)
@@ -81,6 +89,8 @@ def run(seed: int, cases: int, backends: Sequence[str], *, first: int = 0, progr
             outcome.results.append(result)
             if progress is not None:
                 progress(f"model {model.index}", len(model.cases))
+            if report is not None:
+                report(result)
     except KeyboardInterrupt:
         outcome.interrupted = True
     outcome.seconds = time.perf_counter() - began
