@@ -57,11 +57,10 @@ def _sequence(tf: Any, case: Case, rows_BTD: Any, given: Any, outputs: dict[str,
 
 def _of_ragged(tf: Any, case: Case, given: Any, table: Any) -> Any:
     """Padded rows of ragged ids: zeros where there is no id, or the row of what ids or values are padded with."""
-    if case.number % 3 == 0:
-        return tf.ragged.map_flat_values(lambda x: _rows(tf, case, table, _ids(tf, case, x)), given).to_tensor()
-    # Scaled rows of ids that are padded themselves, and those of buckets, are no columns yet.
-    if case.number % 3 == 1 or case.max_norm or case.kind == "bucketized":
+    if case.number % 3 == 1 or case.max_norm:  # scaled rows are columns where values are padded
         return _rows(tf, case, table, _ids(tf, case, given.to_tensor()))
+    if case.number % 3 == 0 or case.kind == "bucketized":  # padded buckets are no ids of a column
+        return tf.ragged.map_flat_values(lambda x: _rows(tf, case, table, _ids(tf, case, x)), given).to_tensor()
     return _rows(tf, case, table, tf.ragged.map_flat_values(lambda x: _ids(tf, case, x), given).to_tensor())
 
 
