@@ -123,7 +123,8 @@ def _pooling(rng: Rng, case: Case, item: Input) -> str:
 def both_ways(case: Case, cases: Sequence[Case]) -> bool:
     """Whether an input is read both with and without the number of its rows, which is refused."""
     forms = {c.form for c in cases if case.input in c.reads}
-    return case.form in ("bag", "raw") and bool(forms & {"bag", "raw"} - {case.form})
+    counted = {"bag", "sequence"}
+    return "raw" in forms if case.form in counted else case.form == "raw" and bool(forms & counted)
 
 
 def sharing(rng: Rng, case: Case, cases: Sequence[Case]) -> Case:
