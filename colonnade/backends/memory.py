@@ -79,6 +79,23 @@ store_f32: Callable[[int, np.float32], None] = storing(F32, types.float32)
 load_f64: Callable[[int], np.float64] = loading(F64, types.float64)
 store_f64: Callable[[int, np.float64], None] = storing(F64, types.float64)
 
+
+def _bitcast(llvm: ir.Type, to: types.Type, of: types.Type) -> Any:
+    """A function that gives the same bits as another type."""
+
+    @intrinsic
+    def cast_bits(typing: Any, value: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            return builder.bitcast(args[0], llvm)
+
+        return to(of), generate
+
+    return cast_bits
+
+
+bits_of_f64: Callable[[float], int] = _bitcast(I64, types.int64, types.float64)
+f64_of_bits: Callable[[int], float] = _bitcast(F64, types.float64, types.int64)
+
 _DATA = 16  # where in numpy's array object its data pointer lies
 
 

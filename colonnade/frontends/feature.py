@@ -17,16 +17,22 @@ import numpy as np
 
 from colonnade.core.consts import Const
 from colonnade.core.expr import Apply, Expr, Field
+from colonnade.ops.affine import Affine
 from colonnade.ops.at_least import AtLeast
 from colonnade.ops.at_most import AtMost
 from colonnade.ops.bucketize import Bucketize
 from colonnade.ops.cast import Cast
+from colonnade.ops.clip import Clip
 from colonnade.ops.combine import Combine
 from colonnade.ops.cross import Cross
+from colonnade.ops.fill_missing import FillMissing
 from colonnade.ops.hash_bytes import HashBytes
 from colonnade.ops.hash_decimal import HashDecimal
+from colonnade.ops.hash_int import HashInt
 from colonnade.ops.keep import Keep
+from colonnade.ops.log import Log
 from colonnade.ops.mod import Mod
+from colonnade.ops.multi_hash import MultiHash
 from colonnade.ops.op import ColumnOp
 from colonnade.ops.split import Split
 from colonnade.ops.truncate import Truncate
@@ -114,6 +120,10 @@ class Feature:
         """Strings to 64-bit hashes of their bytes."""
         return self.map(HashBytes(function))
 
+    def hash_int(self, function: str = "murmur") -> Feature:
+        """Integers to 64-bit hashes of their eight bytes."""
+        return self.map(HashInt(function))
+
     def hash_decimal(self, function: str = "farm") -> Feature:
         """Integers to 64-bit hashes of their decimal texts."""
         return self.map(HashDecimal(function))
@@ -121,6 +131,26 @@ class Feature:
     def mod(self, divisor: int) -> Feature:
         """The unsigned remainder."""
         return self.map(Mod(divisor))
+
+    def multi_hash(self, buckets: Sequence[int]) -> tuple[Feature, ...]:
+        """Up to four features `name_0`, `name_1`, ... of fewer ids each, which together tell large ids apart."""
+        return tuple(Feature(f"{self.name}_{k}", Apply(MultiHash(k, b), self.expr)) for k, b in enumerate(buckets))
+
+    def clip(self, least: float, most: float) -> Feature:
+        """Numbers brought into an interval."""
+        return self.map(Clip(least, most))
+
+    def affine(self, scale: float = 1.0, shift: float = 0.0) -> Feature:
+        """float32 scaled, then moved."""
+        return self.map(Affine(float(np.float32(scale)), float(np.float32(shift))))
+
+    def log(self) -> Feature:
+        """The natural logarithm of float32."""
+        return self.map(Log())
+
+    def fill_missing(self, fill: float, missing: int | None = None) -> Feature:
+        """A number in the place of NaN, or of the integer that stands for none."""
+        return self.map(FillMissing(fill, missing))
 
     def bucketize(self, boundaries: Sequence[float]) -> Feature:
         """Numbers to the number of boundaries that are not above them."""

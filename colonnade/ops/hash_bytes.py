@@ -8,17 +8,18 @@ import numpy as np
 import torch
 
 from colonnade.core.fingerprint import fingerprint64
+from colonnade.core.murmur import murmur64
 from colonnade.errors import ShapeError
 from colonnade.ops.op import ElementFacts, MapOp, Value, structural
 
-FUNCTIONS = {"farm": fingerprint64}
+FUNCTIONS = {"farm": fingerprint64, "murmur": murmur64}
 
 
 @dataclass(frozen=True)
 class HashBytes(MapOp):
     """`out = hash(bytes of x)`, the 64 bits kept in an int64.
 
-    function: `farm` (Fingerprint64).   Source: FarmHash's farmhashna::Hash64.
+    function: `farm` (Fingerprint64) or `murmur` (MurmurHash64A, seed 0).   Source: FarmHash's farmhashna::Hash64.
     """
 
     function: str = structural(default="farm")

@@ -23,6 +23,8 @@ class HashDecimal(MapOp):
         (x,) = args
         if x.dtype not in ("int32", "int64"):
             raise ShapeError("hash_decimal takes integers", got=x.dtype, want="int32, int64")
+        if self.function != "farm":
+            raise ShapeError("hash_decimal: no such hash", got=self.function, want="farm")
         return ElementFacts("int64")
 
     def reference(self, *args: Value) -> Value:

@@ -33,6 +33,7 @@ BATCH = dims.symbol("B")
 BATCHES = (0, 1, 2, 3, 5, 17, 64, 65)
 EMBEDDING_DIMS = (1, 2, 3, 5, 8, 16, 24, 33)
 WIDTHS = (1, 1, 1, 2, 3, 9)
+HASHES = ("farm", "murmur")
 SEPARATORS = (b",", b";", b"||")
 WORDS = (b"", b"a", b"bc", b"7", b"-1", b"hello, world", b"x" * 17, b"y" * 40, "é".encode(), b"\x00\xff", b"z" * 130)
 
@@ -118,7 +119,21 @@ _OPS: dict[str, Callable[[Draw], ColumnOp]] = {
     "sip_bytes": lambda draw: _keyed(draw, "sip_bytes"),
     "sip_decimal": lambda draw: _keyed(draw, "sip_decimal"),
     "or_else": lambda draw: _op("or_else", added=draw(st.sampled_from((0, 1, 40, -1)))),
-    "hash_bytes": lambda draw: _op("hash_bytes"),
+    "hash_bytes": lambda draw: _op("hash_bytes", function=draw(st.sampled_from(HASHES))),
+    "hash_int": lambda draw: _op("hash_int", function=draw(st.sampled_from(HASHES))),
+    "multi_hash": lambda draw: _op(
+        "multi_hash", part=draw(st.integers(0, 3)), buckets=draw(st.sampled_from((1, 2, 300, 1 << 20, 1 << 31)))
+    ),
+    "log": lambda draw: _op("log"),
+    "affine": lambda draw: _op(
+        "affine", scale=draw(st.sampled_from((1.0, -0.5, 3.0, 1e30))), shift=draw(st.sampled_from((0.0, 0.125, -1e9)))
+    ),
+    "clip": lambda draw: _op(
+        "clip", least=draw(st.sampled_from((-3, 0, -(2**31)))), most=draw(st.sampled_from((0, 7, 2**31 - 128)))
+    ),
+    "fill_missing": lambda draw: _op(
+        "fill_missing", fill=draw(st.sampled_from((0, 3, -1))), missing=draw(st.sampled_from((None, -1, 0, 2**31 - 1)))
+    ),
     "hash_decimal": lambda draw: _op("hash_decimal"),
     "replace_outside": lambda draw: _op(
         "replace_outside",

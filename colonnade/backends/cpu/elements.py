@@ -20,7 +20,8 @@ NO_CALL = 0
 
 
 @kernel
-def _load_strings(offsets: int, data: int, n: int, target: int) -> None:
+def load_strings(offsets: int, data: int, n: int, target: int) -> None:
+    """Addresses and lengths of strings in Arrow's layout."""
     begin = load_i64(offsets)
     for i in range(n):
         end = load_i64(offsets + 8 * i + 8)
@@ -30,7 +31,8 @@ def _load_strings(offsets: int, data: int, n: int, target: int) -> None:
 
 
 @kernel
-def _load_int32(source: int, n: int, target: int) -> None:
+def load_int32(source: int, n: int, target: int) -> None:
+    """int32 as int64."""
     for i in range(n):
         store_i64(target + 8 * i, load_i32(source + 4 * i))
 
@@ -43,10 +45,10 @@ def elements(call: int, chain: int, element: int, n: int, a: int) -> int:
     source = load_i64(base) + first * load_i64(chain + w.ITEM)
     how = load_i64(chain + w.LOAD)
     if how == w.LOAD_STRING:
-        _load_strings(source, load_i64(base + 8), n, a)
+        load_strings(source, load_i64(base + 8), n, a)
         return a
     if how == w.LOAD_INT32:
-        _load_int32(source, n, a)
+        load_int32(source, n, a)
         return a
     return source
 

@@ -10,14 +10,21 @@ import pytest
 import torch
 
 from colonnade.core.consts import Const
+from colonnade.core.logarithm import log64
 from colonnade.errors import ShapeError
+from colonnade.ops.affine import Affine
 from colonnade.ops.at_least import AtLeast
 from colonnade.ops.at_most import AtMost
 from colonnade.ops.bucketize import Bucketize
 from colonnade.ops.cast import Cast
+from colonnade.ops.clip import Clip
+from colonnade.ops.fill_missing import FillMissing
 from colonnade.ops.hash_bytes import HashBytes
 from colonnade.ops.hash_decimal import HashDecimal
+from colonnade.ops.hash_int import HashInt
+from colonnade.ops.log import Log
 from colonnade.ops.mod import Mod
+from colonnade.ops.multi_hash import MultiHash, greatest_prime
 from colonnade.ops.not_equal import NotEqual
 from colonnade.ops.op import ColumnOp, ElementFacts
 from colonnade.ops.or_else import OrElse
@@ -65,6 +72,19 @@ CASES: list[tuple[ColumnOp, Any, list[Any]]] = [
     (WrapNegative(2**31 - 1), np.array([-(2**31), -1, 2**31 - 1], np.int32), [-1, 2**31 - 2, 2**31 - 1]),
     (Vocabulary(Const(np.array([4])), Const(np.array([0])), 1, 3, "floor_mod"), np.array([4, 3, -1, -3]), [0, 1, 3, 1]),
     (SipBytes(*KEY), texts(bytes(range(15))), [0xA129CA6149BE45E5 - 2**64]),
+    (HashBytes("murmur"), texts(b"", b"a", b"abcd"), [0, 510903276987443985, -1436572670970492550]),
+    (HashBytes("murmur"), texts(b"12345678", bytes(range(33))), [8471103573108904450, -2052297203907101240]),
+    (MultiHash(0, 1000), np.array([1001, 1002, 1003]), [1, 2, 3]),
+    (MultiHash(1, 1000), np.array([1001, 1002, 1003]), [3, 6, 9]),
+    (MultiHash(2, 1000), np.array([1001, 1002, 1003]), [5, 10, 15]),
+    (MultiHash(3, 1000), np.array([1001, 1002, 1003]), [7, 14, 21]),
+    (MultiHash(1, 5), np.array([-1, 2**63 - 1]), [(-3) % 233 % 5, (2**63 - 3) % 233 % 5]),
+    (Clip(-1, 3), np.array([-(2**63), -1, 0, 3, 4]), [-1, -1, 0, 3, 3]),
+    (Clip(-1.5, 3), np.array([-INF, -1.5, -0.0, 3.5, INF], np.float32), [-1.5, -1.5, -0.0, 3, 3]),
+    (Affine(3.0, -1.0), np.array([1 / 3, INF, 2.0], np.float32), [0.0, INF, 5.0]),
+    (FillMissing(0.5), np.array([NAN, INF, 1.0], np.float32), [0.5, INF, 1.0]),
+    (FillMissing(7, -1), np.array([-1, 0, -2]), [7, 0, -2]),
+    (Log(), np.array([0.0, -0.0, 1.0, INF, 1e-45], np.float32), [-INF, -INF, 0.0, INF, -103.2789306640625]),
     (HashBytes(), texts(b"", b"a"), [0x9AE16A3B2F90404F - 2**64, 12917804110809363939 - 2**64]),
 ]
 
@@ -73,6 +93,34 @@ CASES: list[tuple[ColumnOp, Any, list[Any]]] = [
 def test_answers(op: ColumnOp, x: Any, want: list[Any]) -> None:
     got = op.reference(x if x.dtype == object else torch.from_numpy(x))
     assert got.tolist() == want
+
+
+def test_log_is_within_one_step_of_the_logarithm() -> None:
+    x = np.random.default_rng(0).integers(1, 0x7F800000, 200_000).astype(np.uint32).view(np.float32)
+    near = np.nextafter(np.float32(1), np.float32([0, 2])).astype(np.float32)
+    x = np.concatenate([x, near, np.float32([0.5**0.5, 2**0.5, 3e38, 1.2e-38])])
+    got, want = Log().reference(torch.from_numpy(x)).numpy(), np.log(x.astype(np.float64))
+    assert np.abs(log64(x.astype(np.float64)) - want).max() <= 4e-16 * np.abs(want).max()
+    np.testing.assert_array_equal(got, want.astype(np.float32))
+
+
+@pytest.mark.parametrize("function", ["farm", "murmur"])
+def test_hash_int_is_the_hash_of_the_bytes(function: str) -> None:
+    numbers = [0, -5, 2**63 - 1, -(2**63)]
+    got = HashInt(function).reference(torch.tensor(numbers))
+    words = texts(*(n.to_bytes(8, "little", signed=True) for n in numbers))
+    assert got.tolist() == HashBytes(function).reference(words).tolist()
+
+
+def test_the_primes_of_multi_hash() -> None:
+    sieve = np.ones(90_000, bool)
+    sieve[:2] = False
+    for n in range(2, 300):
+        sieve[2 * n :: n] &= not sieve[n]
+    primes = np.flatnonzero(sieve)
+    for most in [2, 3, 29, 47, 67, 83, 29_000, 83_000, *range(100, 300)]:
+        assert greatest_prime(most) == primes[primes <= most].max()
+    assert greatest_prime(83 * 2**31) > 82 * 2**31
 
 
 def test_hash_decimal_is_the_hash_of_the_text() -> None:
@@ -129,6 +177,25 @@ REFUSED: list[tuple[ColumnOp, str]] = [
     (Vocabulary(Const(texts(b"a")), Const(np.array([0])), 1, 3, "floor_mod"), "string"),
     (Vocabulary(Const(np.array([4])), Const(np.array([0])), 1, 3, "sip"), "int64"),
     (HashDecimal(), "float32"),
+    (HashDecimal("murmur"), "int64"),
+    (HashBytes("md5"), "string"),
+    (HashInt(), "int32"),
+    (HashInt("md5"), "int64"),
+    (MultiHash(4, 10), "int64"),
+    (MultiHash(0, 0), "int64"),
+    (MultiHash(0, 10), "int32"),
+    (Clip(3, 2), "int64"),
+    (Clip(0, 1.5), "int64"),
+    (Clip(0, 2**31), "int32"),
+    (Clip(0, NAN), "float32"),
+    (Clip(0, 0.1), "float32"),
+    (Affine(1.0), "float64"),
+    (Affine(0.1), "float32"),
+    (FillMissing(0), "int64"),
+    (FillMissing(0, 0), "float32"),
+    (FillMissing(2**31, 0), "int32"),
+    (FillMissing(0), "string"),
+    (Log(), "float64"),
     (Split(b""), "string"),
     (Split(b","), "int64"),
 ]

@@ -6,6 +6,7 @@ import numpy as np
 
 from colonnade.backends.gpu.emit import Code, Emitted, Number, Text, emits, number
 from colonnade.backends.gpu.ops.mod import emit as emit_mod
+from colonnade.backends.gpu.ops.mod import floor_mod
 from colonnade.core.word_map import word_map
 from colonnade.ops.mod import Mod
 from colonnade.ops.op import ElementFacts
@@ -37,11 +38,8 @@ def emit(op: Vocabulary, code: Code, x: Emitted) -> Number:
 
 
 def _remainder(op: Vocabulary, code: Code, x: Number) -> str:
-    """`default + floor_mod(x, num_oov)`: a negative x is first moved up by a multiple of the buckets, at least 2^63."""
-    up = -(-(2**63) // op.num_oov) * op.num_oov
-    moved = f"{x.name}.to(tl.uint64, bitcast=True) + {code.parameter(up - 2**64)}.to(tl.uint64, bitcast=True)"
-    raised = code.let(f"tl.where({x.name} < 0, ({moved}).to(tl.int64, bitcast=True), {x.name})")
-    rest = emit_mod(Mod(op.num_oov), code, Number(raised, ElementFacts("int64")))
+    """`default + floor_mod(x, num_oov)`."""
+    rest = floor_mod(op.num_oov, code, x)
     return code.let(f"{rest.name} + {code.parameter(op.default)}")
 
 
