@@ -14,7 +14,7 @@ from colonnade.errors import ShapeError
 from colonnade.frontends.feature_set import FeatureSet
 from colonnade.ops.op import ExpandOp, RaggedOp, Value
 from colonnade.train.features.batch import read
-from colonnade.train.features.transformed import Transformed
+from colonnade.train.features.transformed import Transformed, joined
 
 
 class ReferenceTransform:
@@ -36,7 +36,7 @@ class ReferenceTransform:
                 dense[feature.name] = found.values.to(torch.float32).reshape(num_rows, width)
             else:
                 sparse[feature.name] = found
-        return Transformed(num_rows, sparse, dense)
+        return joined(num_rows, sparse, dense)
 
 
 def _objects(x: Ragged) -> Ragged:

@@ -1,0 +1,313 @@
+"""The transform on the CPU: all features of a batch in one call of the compiled engine.
+
+Legend: B batch rows, F features.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from colonnade.backends.cpu import transform as t
+from colonnade.backends.cpu.cache import ENGINE
+from colonnade.backends.cpu.transform_plan import Plan, Wanted, make_plan
+from colonnade.backends.memory import address_of
+from colonnade.core.expr import Apply
+from colonnade.core.ragged import Ragged
+from colonnade.core.strings import Strings
+from colonnade.errors import ConsistencyError
+from colonnade.frontends.feature import Feature, FieldSpec
+from colonnade.frontends.feature_set import FeatureSet, Known
+from colonnade.ops.cast import BOUNDS, Cast
+from colonnade.train.features.batch import read
+from colonnade.train.features.reference import ReferenceTransform
+from colonnade.train.features.transformed import Transformed, views_of
+
+Array = npt.NDArray[Any]
+
+TORCH = {
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "bool": torch.bool,
+}
+NUMPY = {name: np.dtype(name) for name in TORCH}
+LOADS = {torch.int32: t.LOAD_INT32, torch.bool: t.LOAD_BOOL}
+NUMPY_LOADS = {np.dtype(np.int32): t.LOAD_INT32, np.dtype(np.bool_): t.LOAD_BOOL}
+LEAST_ROOM = 1 << 12
+SLACK = 1.125
+"""How much more room than the largest batch so far needed."""
+
+
+class _Unusual(Exception):
+    """A field that the fast path does not take."""
+
+
+@dataclass
+class _Room:
+    """Memory that no result refers to, used by one call at a time, and the sizes of all arenas. Units: bytes."""
+
+    sizes: list[int] = field(default_factory=lambda: [LEAST_ROOM] * t.NUM_ARENAS)
+    temp: Array = field(default_factory=lambda: np.empty(LEAST_ROOM, np.uint8))
+
+
+@dataclass(frozen=True)
+class _Placed:
+    """A batch as words. fields: every field as `Ragged`, in the plan's order.   alive: what addresses point into."""
+
+    words: npt.NDArray[np.int64]
+    rows: int
+    fields: list[Ragged]
+    alive: list[Any]
+
+
+class FusedTransform:
+    """What `ReferenceTransform` gives, by one call of the engine. Facts: any thread may use it at any time."""
+
+    def __init__(self, features: FeatureSet) -> None:
+        self.features = features
+        self._known = [features.known(f.expr) for f in features.features]
+        compiled = ENGINE.warm()
+        self._run = compiled.transform
+        wanted = [_wanted(f, k) for f, k in zip(features.features, self._known, strict=True)]
+        self._arenas = [w.arena for w in wanted]
+        self._widths = [k.rows.width or 0 for k in self._known]
+        self._specs = features.read
+        dtypes = {s.name: s.dtype for s in self._specs}
+        self.plan = make_plan(wanted, dtypes, lambda e: features.known(e).elements.dtype, compiled.tiles)
+        self._numbers = {name: k for k, name in enumerate(self.plan.fields)}
+        self._results = np.array(self.plan.results, np.int64)
+        self._rooms: list[_Room] = []
+        self._ends: dict[tuple[int, int], torch.Tensor] = {}
+        self._dummy = np.zeros(8, np.int64)
+
+    def __call__(self, batch: Mapping[str, Any]) -> Transformed:
+        """All features of a batch. Errors: FeedError that lists every field that does not fit; ShapeError."""
+        try:
+            placed = self._place(batch)
+        except _Unusual:
+            fields, _ = read(batch, self._specs)
+            placed = self._place(fields)
+        try:
+            room = self._rooms.pop()
+        except IndexError:
+            room = _Room()
+        try:
+            return self._transform(batch, placed, room)
+        finally:
+            self._rooms.append(room)
+
+    # --- the batch --------------------------------------------------------------------------------------------------
+    def _place(self, batch: Mapping[str, Any]) -> _Placed:
+        words = np.zeros((self.plan.num_values, t.VALUE_BYTES // 8), np.int64)
+        found: list[Ragged] = []
+        alive: list[Any] = []
+        table = words[: len(self._specs)].tolist()
+        rows = -1
+        for spec, row in zip(self._specs, table, strict=True):
+            value = batch.get(spec.name)
+            if not isinstance(value, Ragged):
+                value = self._dense(value, spec)
+            self._words(value, spec, row, alive)
+            if rows not in (-1, value.rows):
+                raise _Unusual
+            rows = value.rows
+            found.append(value)
+        if table:
+            words[: len(table)] = table
+        return _Placed(words, max(rows, 0), found, alive)
+
+    def _dense(self, value: Any, spec: FieldSpec) -> Ragged:
+        """A dense field with the offsets that all of its width share."""
+        if spec.ragged or spec.weighted:
+            raise _Unusual
+        if isinstance(value, Strings):
+            rows, rest = divmod(len(value), spec.width)
+        elif isinstance(value, np.ndarray | torch.Tensor) and value.ndim in (1, 2):
+            rows, rest = value.shape[0], (value.shape[1] if value.ndim == 2 else 1) - spec.width
+        else:
+            raise _Unusual
+        if rest:
+            raise _Unusual
+        if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+            texts = Strings.from_arrays((value,), value.shape) if spec.dtype == "string" else None
+            if texts is None:
+                raise _Unusual
+            value = texts
+        return Ragged(value, (self._ends_of(rows, spec.width),))
+
+    def _ends_of(self, rows: int, width: int) -> torch.Tensor:
+        found = self._ends.get((rows, width))
+        if found is None:
+            if len(self._ends) > 64:
+                self._ends.clear()
+            found = self._ends[rows, width] = torch.arange(rows + 1) * width
+        return found
+
+    def _words(self, value: Ragged, spec: FieldSpec, row: list[int], alive: list[Any]) -> None:
+        """Write the words of a field."""
+        offsets, values, weights = value.offsets, value.values, value.weights
+        if len(offsets) != (spec.ragged or 1) or (weights is not None) != spec.weighted:
+            raise _Unusual
+        for ends in offsets:
+            if ends.dtype != torch.int64 or ends.dim() != 1 or not ends.is_contiguous() or len(ends) == 0:
+                raise _Unusual
+        row[t.INNER // 8] = offsets[-1].data_ptr()
+        row[t.BAGS // 8] = len(offsets[-1]) - 1
+        if len(offsets) == 2:
+            row[t.OUTER // 8] = offsets[0].data_ptr()
+        row[t.COUNT // 8] = count = self._elements(values, spec, row)
+        if weights is not None:
+            if weights.dtype != torch.float32 or weights.shape != (count,) or not weights.is_contiguous():
+                raise _Unusual
+            row[t.WEIGHTS // 8] = weights.data_ptr() or address_of(self._dummy)
+        alive.append(value)
+
+    def _elements(self, values: Any, spec: FieldSpec, row: list[int]) -> int:
+        """Write where the elements lie; gives their number."""
+        if isinstance(values, torch.Tensor):
+            if values.dtype is not TORCH.get(spec.dtype) and not (
+                values.dtype is torch.int64 and spec.dtype in ("int32", "bool")
+            ):
+                raise _Unusual
+            if not values.is_contiguous() or values.device.type != "cpu":
+                raise _Unusual
+            row[t.DATA // 8] = values.data_ptr()
+            row[t.LOAD // 8] = LOADS.get(values.dtype, t.LOAD_DIRECT)
+            return values.numel()
+        if isinstance(values, Strings) and spec.dtype == "string":
+            row[t.DATA // 8], row[t.TEXT // 8] = address_of(values.offsets), address_of(values.data)
+            row[t.LOAD // 8] = t.LOAD_STRING
+            return len(values)
+        if type(values) is np.ndarray and values.dtype == NUMPY.get(spec.dtype) and values.flags.c_contiguous:
+            row[t.DATA // 8] = address_of(values)
+            row[t.LOAD // 8] = NUMPY_LOADS.get(values.dtype, t.LOAD_DIRECT)
+            return values.size
+        raise _Unusual
+
+    # --- the call ---------------------------------------------------------------------------------------------------
+    def _transform(self, batch: Mapping[str, Any], placed: _Placed, room: _Room) -> Transformed:
+        while True:
+            context, arenas = self._context(placed, room)
+            code = self._run(context.ctypes.data)
+            used = context[t.ARENAS // 8 :].reshape(t.NUM_ARENAS, 3)[:, t.USED // 8].tolist()
+            if code == t.DONE:
+                break
+            if code != t.FULL:
+                self._refuse(batch)
+            room.sizes = [_grown(size, u) for size, u in zip(room.sizes, used, strict=True)]
+            room.temp = np.empty(room.sizes[t.TEMP], np.uint8)
+        return self._result(placed, arenas, used)
+
+    def _context(self, placed: _Placed, room: _Room) -> tuple[npt.NDArray[np.int64], list[Array]]:
+        context = np.zeros(t.CONTEXT_BYTES // 8, np.int64)
+        arenas = [room.temp if k == t.TEMP else np.empty(size, np.uint8) for k, size in enumerate(room.sizes)]
+        context[t.NODES // 8] = address_of(self.plan.nodes)
+        context[t.NUM_NODES // 8] = len(self.plan.nodes)
+        context[t.FIELDS // 8] = len(self._specs)
+        context[t.FIRST_VALUE // 8] = address_of(placed.words)
+        context[t.ROWS // 8] = placed.rows
+        for k, arena in enumerate(arenas):
+            at = (t.ARENAS + t.ARENA_BYTES * k) // 8
+            context[at : at + 2] = address_of(arena), arena.size
+        return context, arenas
+
+    def _refuse(self, batch: Mapping[str, Any]) -> None:
+        """Raise what is wrong with a batch, as the reference finds it."""
+        ReferenceTransform(self.features)(batch)
+        raise ConsistencyError(
+            "the engine refuses a batch that fits its fields",
+            got="offsets that do not fit, or rows that differ",
+            want="arrays that nobody writes to before the call has returned",
+        )
+
+    # --- the result -------------------------------------------------------------------------------------------------
+    def _result(self, placed: _Placed, arenas: list[Array], used: list[int]) -> Transformed:
+        words = placed.words[self._results]
+        counts = words[:, t.COUNT // 8].tolist()
+        table = words.tolist()
+        ids = torch.from_numpy(arenas[t.IDS][: used[t.IDS]].view(np.int64))
+        numbers = torch.from_numpy(arenas[t.DENSE][: used[t.DENSE]].view(np.float32))
+        id_views = iter(views_of(ids, [n for n, a in zip(counts, self._arenas, strict=True) if a == t.IDS]))
+        dense_views = iter(views_of(numbers, [n for n, a in zip(counts, self._arenas, strict=True) if a == t.DENSE]))
+        reader = _Reader(self, placed, arenas)
+        sparse: dict[str, Ragged] = {}
+        dense: dict[str, torch.Tensor] = {}
+        for k, (feature, arena) in enumerate(zip(self.features.features, self._arenas, strict=True)):
+            if arena == t.DENSE:
+                dense[feature.name] = next(dense_views).view(placed.rows, self._widths[k])
+                continue
+            values = next(id_views) if arena == t.IDS else reader.values(self._known[k].elements.dtype, table[k])
+            sparse[feature.name] = reader.rows(self.plan.results[k], self._known[k], table[k], values)
+        return Transformed(placed.rows, sparse, dense, ids)
+
+
+def _grown(size: int, used: int) -> int:
+    """The size of an arena that was too small, in whole words; others stay."""
+    return size if used <= size else -(-max(2 * size, int(SLACK * used)) // 64) * 64
+
+
+class _Reader:
+    """Values of a finished call as tensors."""
+
+    def __init__(self, owner: FusedTransform, placed: _Placed, arenas: list[Array]) -> None:
+        self._plan: Plan = owner.plan
+        self._numbers = owner._numbers
+        self._placed = placed
+        self._arenas = arenas
+        self._offsets = torch.from_numpy(arenas[t.OFFSETS].view(np.int64))
+        self._weights = torch.from_numpy(arenas[t.FACTORS].view(np.float32))
+        self._bases = [address_of(a) for a in arenas]
+
+    def rows(self, number: int, known: Known, row: list[int], values: Any) -> Ragged:
+        """A value with its offsets and weights: those of a field, or its own."""
+        field_name, weights_name = self._plan.rows_of[number], self._plan.weights_of[number]
+        if field_name is not None:
+            offsets = self._placed.fields[self._numbers[field_name]].offsets
+        else:
+            offsets = (self._inner(row[t.INNER // 8], row[t.BAGS // 8] + 1),)
+            if known.rows.levels == 2:
+                offsets = (self._outer(row[t.OUTER // 8]), *offsets)
+        if not known.weighted:
+            return Ragged(values, offsets)
+        if weights_name is not None:
+            return Ragged(values, offsets, self._placed.fields[self._numbers[weights_name]].weights)
+        at = (row[t.WEIGHTS // 8] - self._bases[t.FACTORS]) // 4
+        return Ragged(values, offsets, self._weights[at : at + row[t.COUNT // 8]])
+
+    def _inner(self, address: int, count: int) -> torch.Tensor:
+        at = (address - self._bases[t.OFFSETS]) // 8
+        return self._offsets[at : at + count]
+
+    def _outer(self, address: int) -> torch.Tensor:
+        for x in self._placed.fields:
+            if len(x.offsets) == 2 and x.offsets[0].data_ptr() == address:
+                return x.offsets[0]
+        return self._inner(address, self._placed.rows + 1)
+
+    def values(self, dtype: str, row: list[int]) -> Any:
+        """A copy of the elements of a value that lies in memory of no result."""
+        count, at = row[t.COUNT // 8], row[t.DATA // 8] - self._bases[t.TEMP]
+        temp = self._arenas[t.TEMP]
+        if dtype != "string":
+            size = count * np.dtype(dtype).itemsize
+            return torch.from_numpy(temp[at : at + size].view(dtype).copy())
+        pairs = temp[at : at + 16 * count].view(np.int64).reshape(-1, 2).tolist()
+        texts = np.empty(count, object)
+        texts[:] = [ctypes.string_at(address, length) for address, length in pairs]
+        return texts
+
+
+def _wanted(feature: Feature, known: Known) -> Wanted:
+    """What the engine is to compute for a feature, and where."""
+    dtype = known.elements.dtype
+    if feature.is_dense:
+        return Wanted(feature.expr if dtype == "float32" else Apply(Cast("float32"), feature.expr), t.DENSE)
+    return Wanted(feature.expr, t.IDS if dtype in BOUNDS else t.TEMP)
