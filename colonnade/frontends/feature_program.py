@@ -34,6 +34,11 @@ def offsets_key(field: str) -> str:
     return f"{field}:offsets"
 
 
+def buffer_name(feature: str) -> str:
+    """The buffer of a feature's vectors: fields may have the feature's own name."""
+    return f"{feature}:vectors"
+
+
 def weights_key(field: str) -> str:
     """The key of a request that holds the weights of a field's elements."""
     return f"{field}:weights"
@@ -59,8 +64,8 @@ def program_of(features: FeatureSet, rows: Mapping[str, int]) -> Program:
     wrong += [f"table {t.name!r}: nothing says its rows" for t in features.tables if t.name not in rows]
     if wrong:
         raise FeatureError(f"{len(wrong)} features cannot be served", got=listed(wrong))
-    buffers = tuple(Buffer(c.name, BATCH, width) for c, width in made)
-    outputs = tuple(Output(b.name, Ref(b.name), "float32", (BATCH, b.width)) for b in buffers)
+    buffers = tuple(Buffer(buffer_name(c.name), BATCH, width) for c, width in made)
+    outputs = tuple(Output(c.name, Ref(buffer_name(c.name)), "float32", (BATCH, width)) for c, width in made)
     tables = tuple(Table(t.name, rows[t.name], t.embedding_dim, t.dtype) for t in features.tables)
     inputs = tuple(i for spec in served(features) for i in _inputs(spec))
     return Program(inputs, tables, tuple(c for c, _ in made), buffers, (), outputs)
@@ -128,14 +133,14 @@ def _column(feature: Feature, features: FeatureSet, rows: Mapping[str, int]) -> 
     if feature.embedding is None:
         assert known.rows.width is not None
         return Column(
-            feature.name, ids, None, "none", slots=(Slot(feature.name, 0, known.rows.width),)
+            feature.name, ids, None, "none", slots=(Slot(buffer_name(feature.name), 0, known.rows.width),)
         ), known.rows.width
     pooling, width = feature.embedding.pooling, feature.embedding.embedding_dim
     if pooling in ("none", "tile"):
         if known.rows.width is None or feature.embedding.length not in (None, known.rows.width):
             raise ShapeError("a column's sequences are those of a dense field, of its own width")
         pooling, width = "none", width * known.rows.width
-    slot = Slot(feature.name, 0, width)
+    slot = Slot(buffer_name(feature.name), 0, width)
     return Column(feature.name, ids, feature.embedding.table, pooling, filters, weights, slots=(slot,)), width
 
 

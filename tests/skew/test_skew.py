@@ -20,6 +20,7 @@ from colonnade.executable import Executable
 from colonnade.frontends.feature import Feature
 from colonnade.frontends.feature_program import program_of, request_of
 from colonnade.frontends.feature_set import FeatureSet
+from colonnade.ir.check_program import check as check_program
 from colonnade.ir.program import Weights
 from colonnade.testing.strategies_feature import FeatureCase, feature_cases
 from colonnade.train.features.fused import FusedTransform
@@ -70,6 +71,7 @@ def check(case: FeatureCase, backend: Backend) -> None:
     if features is None:
         return
     program = program_of(features, {f.name: ROWS for f in features.features})
+    check_program(program)
     weights = Weights({t.name: TABLE for t in program.tables}, {}, {})
     served = Executable(program, weights, backend, id_policy="error", threads=1)
     got = served(request_of(case.batch, features))

@@ -60,7 +60,7 @@ def rows(page: str, column: str) -> list[list[str]]:
 
 
 def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    (block,) = re.findall(r"```python\n(.*?)```", read(README), re.DOTALL)
+    block, _ = re.findall(r"```python\n(.*?)```", read(README), re.DOTALL)
     stored = golden.load("micro10", tmp_path / "stored")
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "micro10").symlink_to(stored.model.resolve())
@@ -68,6 +68,13 @@ def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     exec(compile(block, README, "exec"), {})
     said = capsys.readouterr().out
     assert said.startswith("(2, 80)\nReport(") and "num_columns=10" in said
+
+
+def test_the_readmes_features_run(capsys: pytest.CaptureFixture[str]) -> None:
+    _, block = re.findall(r"```python\n(.*?)```", read(README), re.DOTALL)
+    exec(compile(block, README, "exec"), {})
+    said = capsys.readouterr().out
+    assert re.fullmatch(r"tensor\(\[\d+, \d+\]\) tensor\(\[\[31\.\],\n +\[ 0\.\]\]\)\n", said), said
 
 
 @pytest.mark.parametrize("page", PAGES)

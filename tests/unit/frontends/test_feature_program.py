@@ -13,6 +13,7 @@ from colonnade.executable import Executable
 from colonnade.frontends.feature import Feature, FieldSpec
 from colonnade.frontends.feature_program import program_of, request_of
 from colonnade.frontends.feature_set import FeatureSet
+from colonnade.ir.check_program import check
 from colonnade.ir.program import Weights
 from colonnade.ir.text import consts_of, parse_program, print_program
 
@@ -36,6 +37,7 @@ def test_a_program_prints_parses_and_answers() -> None:
         FIELDS,
     )
     program = program_of(features, {"city": 5, "old": 3})
+    check(program)
     assert parse_program(print_program(program), consts_of(program)) == program
     rows = np.arange(10, dtype=np.float32).reshape(5, 2)
     weights = Weights({"city": rows, "old": np.array([[7], [8], [9]], np.float32)}, {}, {})
