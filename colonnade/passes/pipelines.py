@@ -28,6 +28,7 @@ from colonnade.passes.one_hots import OneHots
 from colonnade.passes.pad_examples import PadExamples
 from colonnade.passes.pair_weights import PairWeights
 from colonnade.passes.pool_places import PoolPlaces
+from colonnade.passes.pool_segments import PoolSegments
 from colonnade.passes.pool_single_rows import PoolSingleRows
 from colonnade.passes.ragged_inputs import RaggedInputs
 from colonnade.passes.spread_rows import SpreadRows
@@ -57,6 +58,7 @@ COLUMNS: tuple[Pass, ...] = (
     MergeUnique(),  # before pooling is matched: the pooling's data is then the table
     PoolSingleRows(),  # after filling: rows are then iota; what stays is pooled
     MergeTrimmed(),  # beside merge-empty-rows, which takes what was filled
+    PoolSegments(),  # beside merge-trimmed: both take rows that are not filled
     MergeEmptyRows(),  # after pool-single-rows, which is the cheaper form
     MergeWeighted(),  # beside merge-empty-rows, which takes the bags without weights
     DropEmptySelects(),  # after merge-empty-rows, which makes the bags it looks for

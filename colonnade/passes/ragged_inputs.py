@@ -30,12 +30,23 @@ from colonnade.ops.graph.sparse_to_dense import SparseToDense
 from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.strided_slice import StridedSlice
 from colonnade.ops.graph.string_to_hash_bucket import StringToHashBucket
+from colonnade.ops.graph.unsorted_segment_sum import UnsortedSegmentSum
 from colonnade.ops.graph.variable import Variable
 from colonnade.passes.base import Editor, Pass
 from colonnade.passes.indices import column, column_of
 from colonnade.passes.repeats import splits_behind
+from colonnade.passes.splat import shaped_as
 
-ROOTS = (SparseFillEmptyRows, SparseToDense, SparseCross, SparseSegmentReduce, SegmentSum, RaggedInput, RaggedToDense)
+ROOTS = (
+    SparseFillEmptyRows,
+    SparseToDense,
+    SparseCross,
+    SparseSegmentReduce,
+    SegmentSum,
+    UnsortedSegmentSum,
+    RaggedInput,
+    RaggedToDense,
+)
 
 
 @dataclass
@@ -161,6 +172,8 @@ def _evidence(node: Node) -> Iterator[_Group]:
         yield from _segments(args[2], (args[1],))
     elif isinstance(op, SegmentSum):
         yield from _segments(args[1], (args[0],))
+    elif isinstance(op, UnsortedSegmentSum):
+        yield from _all_segments(args[1], args[0])
 
 
 def _matrix(matrix: Node, values: Node, shape: Node, strict: bool = False) -> Iterator[_Group]:
@@ -179,6 +192,13 @@ def _segments(rows: Node, values: tuple[Node, ...]) -> Iterator[_Group]:
     splits = splits_behind(rows)
     if splits is not None:
         yield _Group("splits", splits, {}, found, {rows: None})
+
+
+def _all_segments(rows: Node, values: Node) -> Iterator[_Group]:
+    """Rows that are made of splits, of which all are read."""
+    splits = splits_behind(rows)
+    if splits is not None:
+        yield _Group("splits", splits, {}, dict.fromkeys(_vectors(shaped_as(values))), {rows: None}, whole=True)
 
 
 def _source(values: Node) -> Node:

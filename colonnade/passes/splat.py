@@ -22,6 +22,7 @@ from colonnade.ops.graph.logical_or import LogicalOr
 from colonnade.ops.graph.mul import Mul
 from colonnade.ops.graph.ones_like import OnesLike
 from colonnade.ops.graph.reshape import Reshape
+from colonnade.ops.graph.shape import Shape
 from colonnade.ops.graph.sqrt import Sqrt
 from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.sub import Sub
@@ -54,6 +55,16 @@ def whole(node: Node) -> int | bytes | None:
         return int(value) if value.dtype.kind in "iu" else None
     known = set(facts_of(node).ints or ())
     return known.pop() if len(known) == 1 else None
+
+
+def shaped_as(node: Node) -> Node:
+    """The node whose shape a tensor of one value is given; the node itself where it is none."""
+    op = op_of(node)
+    if isinstance(op, OnesLike | ZerosLike):
+        return args_of(node)[0]
+    if isinstance(op, Fill) and isinstance(args_of(node)[0].target, Shape):
+        return args_of(args_of(node)[0])[0]
+    return node
 
 
 def _splat(node: Node, known: dict[Node, Value | None]) -> Value | None:

@@ -254,6 +254,7 @@ CALLS: dict[str, Call] = {
     "tile": lambda r, op, a: r.Tile(input=a[0], multiples=a[1]),
     "transpose": lambda r, op, a: r.Transpose(x=a[0], perm=a[1]),
     "unique": lambda r, op, a: r.Unique(x=a[0], out_idx=op.out_idx),
+    "unsorted_segment_sum": lambda r, op, a: r.UnsortedSegmentSum(data=a[0], segment_ids=a[1], num_segments=a[2]),
     "upper_bound": lambda r, op, a: r.UpperBound(sorted_inputs=a[0], values=a[1], out_type=op.out_type),
     "where": unary("Where", "condition"),
     "zeros_like": unary("ZerosLike"),

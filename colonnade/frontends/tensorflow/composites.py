@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from colonnade.errors import ImportFailure, listed
 from colonnade.frontends.tensorflow.functions import node_of
@@ -16,7 +17,8 @@ def plain_inputs(inputs: Mapping[str, TensorInfo], nodes: Iterable[Source]) -> d
     """Each input of a signature under its key; of a sparse or ragged one the values.
 
     Facts: `KEY.indices` and `KEY.dense_shape` of a sparse tensor, `KEY.row_splits` of a ragged one are keys of their
-    own. A sparse tensor of unknown rank is taken to be a matrix.
+    own. A sparse tensor of unknown rank is taken to be a matrix, values of a ragged one of unknown rank to be a
+    vector: requests are held to that.
     Errors: ImportFailure where such a key is taken, or a composite tensor is neither.
     """
     if all(info.name for info in inputs.values()):
@@ -50,6 +52,7 @@ def _parts(key: str, info: TensorInfo, shapes: Mapping[str, Shape]) -> Iterator[
         is_ragged = all(s.dtype in ("int32", "int64") and s.shape is not None and len(s.shape) == 1 for s in splits)
         if not splits or not is_ragged:
             raise ImportFailure("a composite tensor that is neither sparse nor ragged", where=f"signature key {key!r}")
-        yield key, values_part
+        is_vectors = values_part.shape is None
+        yield key, replace(values_part, shape=(None,)) if is_vectors else values_part
         for k, part in enumerate(splits):
             yield f"{key}.{ROW_SPLITS}" + (f"_{k}" if k else ""), part

@@ -128,6 +128,7 @@ from colonnade.ops.graph.truncate_div import TruncateDiv
 from colonnade.ops.graph.truncate_mod import TruncateMod
 from colonnade.ops.graph.unique import Unique
 from colonnade.ops.graph.unpack import Unpack
+from colonnade.ops.graph.unsorted_segment_sum import UnsortedSegmentSum
 from colonnade.ops.graph.upper_bound import UpperBound
 from colonnade.ops.graph.where import Where
 from colonnade.ops.graph.xlogy import Xlogy
@@ -375,6 +376,7 @@ SPELLINGS: dict[str, Spelling] = {
     "TruncateMod": lambda a: TruncateMod(),
     "Unique": lambda a: Unique(a.get("out_idx", "int32")),
     "Unpack": lambda a: Unpack(a.get("num", 1), a.get("axis", 0)),
+    "UnsortedSegmentSum": lambda a: UnsortedSegmentSum(),
     "UpperBound": lambda a: UpperBound(a.get("out_type", "int32")),
     "Where": lambda a: Where(),
     "Xlogy": lambda a: Xlogy(),

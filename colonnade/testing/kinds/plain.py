@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from colonnade.testing.kinds.cell import NOTYET, Gap, Given, floats, ids, words
+from colonnade.testing.kinds.cell import Gap, Given, floats, ids, words
 
 Build = Callable[[Any, dict[str, Any], str], Any]
 
@@ -100,6 +100,11 @@ def _of_sparse(tf: Any, x: dict[str, Any], name: str) -> Any:
     return tf.nn.safe_embedding_lookup_sparse(_table(tf, name), x["x"], combiner="mean")
 
 
+def _ragged_mean(tf: Any, x: dict[str, Any], name: str) -> Any:
+    table = _table(tf, name)
+    return tf.reduce_mean(tf.ragged.map_flat_values(lambda ids: tf.nn.embedding_lookup(table, ids), x["x"]), axis=1)
+
+
 def _sequence(tf: Any, x: dict[str, Any], name: str) -> Any:
     return tf.nn.embedding_lookup(_table(tf, name), x["x"])
 
@@ -133,9 +138,9 @@ PLAIN: dict[str, Plain] = {
     "max_norm": Plain((KNOWN,), _max_norm),
     "sequence, not pooled": Plain((ids(3, pool=range(10)),), _sequence),
     "sparse inputs": Plain((replace(SEVERAL, form="sparse"),), _of_sparse),
+    "ragged inputs, mean": Plain((replace(ids(3, pool=range(10)), form="ragged"),), _ragged_mean),
     "ragged inputs": Plain(
         (replace(SEVERAL, form="ragged"),),
         lambda tf, x, name: _of_sparse(tf, {"x": x["x"].to_sparse()}, name),
-        Gap(NOTYET, "values of a v1 placeholder, whose rank is not known"),
     ),
 }

@@ -881,6 +881,14 @@ def segment_sum(w: World, name: str) -> Case:
     return op_of(name), [w.any(data), w.any(ids)]
 
 
+@maker("unsorted_segment_sum")
+def unsorted_segment_sum(w: World) -> Case:
+    r = w.random
+    data = numbers(r, shape(r, 1, 3), r.choice(["float32", "int32", "int64"]), True)
+    ids = numbers(r, (len(data),), r.choice(["int32", "int64"]), True)
+    return op_of("unsorted_segment_sum"), [w.any(data), w.any(ids), w.scalar(r.choice([0, 4, 8, 8, 9]))]
+
+
 @maker("string_to_number")
 def string_to_number(w: World) -> Case:
     r = w.random
