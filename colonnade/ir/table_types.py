@@ -9,6 +9,7 @@ from typing import Any
 import numpy.typing as npt
 
 from colonnade.core import quantize
+from colonnade.core.identity import window_of
 from colonnade.core.quantize import Stored, UnstorableError
 from colonnade.errors import OptionError, ShapeError, listed
 from colonnade.ir.explanation import StoredTable
@@ -75,9 +76,11 @@ def with_types(
 ) -> tuple[Program, Weights, tuple[StoredTable, ...]]:
     """The program and its weights with tables stored in other types, and what that did to each.
 
+    Facts: an identity matrix whose rows are windows stays so, which is the smallest that it can be.
+
     Errors: those of `choose` and `store_all`.
     """
-    types = choose(program, wanted)
+    types = {n: t for n, t in choose(program, wanted).items() if window_of(weights.tables[n]) is None}
     if not types:
         return program, weights, ()
     tables = tuple(replace(t, dtype=types.get(t.name, t.dtype)) for t in program.tables)

@@ -32,6 +32,7 @@ from colonnade.ops.graph._on_host import OnHost
 from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.expand_dims import ExpandDims
+from colonnade.ops.graph.floor_mod import FloorMod
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.logical_and import LogicalAnd
@@ -220,6 +221,7 @@ class Reader:
             (GatherNd, self._gathered),
             (Select, self._selected),
             (Add, self._added),
+            (FloorMod, self._remainder),
         )
         read = next((read for kind, read in kinds if isinstance(node.target, kind)), self._applied)
         return read(node)
@@ -619,6 +621,24 @@ class Reader:
                 return Reject(f"{reason}, or the sum may not fit {facts_of(x).dtype}")
             return Elements(Apply(AddPosition(stride, read.domain.width), read.expr), read.domain)
         return Reject(reason)
+
+    def _remainder(self, node: Node) -> Elements | Reject:
+        """`ids % n`, n one positive integer: never negative."""
+        x, other = args_of(node)
+        divisor, dtype = whole(other), facts_of(x).dtype
+        if not isinstance(divisor, int) or divisor < 1 or dtype not in ("int32", "int64"):
+            return Reject("ids are a remainder by what is not one positive integer")
+        if facts_of(x).shape is None or facts_of(x).shape != facts_of(node).shape:
+            return Reject("the ids of a remainder are broadcast")
+        read = self.elements(x)
+        if isinstance(read, Reject):
+            return read
+        expr = read.expr if dtype == "int64" else Apply(Cast("int64"), read.expr)
+        lo, none = self._element_facts(expr).lo, Const(np.zeros(0, np.int64))
+        signed = lo is None or lo < 0
+        op = Vocabulary(none, none, 0, divisor, "floor_mod") if signed else Mod(divisor)
+        made = Apply(op, expr)
+        return Elements(made if dtype == "int64" else Apply(Cast("int32"), made), read.domain)
 
     def _fits(self, known: facts.Facts, stride: int, width: int) -> bool:
         """Whether a sum does not wrap."""

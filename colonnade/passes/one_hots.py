@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from colonnade.core import dims, facts
+from colonnade.core.expr import Field
 from colonnade.core.facts import Order, Term
 from colonnade.core.identity import identity
 from colonnade.ir.decoded import decoded_names
@@ -17,12 +18,16 @@ from colonnade.ops.graph.embedding_bag import EmbeddingBag
 from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.logical_and import LogicalAnd
+from colonnade.ops.graph.logical_or import LogicalOr
+from colonnade.ops.graph.max import Max
+from colonnade.ops.graph.mean import Mean
 from colonnade.ops.graph.minimum import Minimum
 from colonnade.ops.graph.mul import Mul
 from colonnade.ops.graph.one_hot import OneHot
 from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.graph.range import Range
+from colonnade.ops.graph.real_div import RealDiv
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.shape import Shape
@@ -40,8 +45,10 @@ from colonnade.passes.indices import column
 from colonnade.passes.single_elements import shape_of
 from colonnade.passes.splat import splat
 
-WIDEST = 1024
-"""Marks of a vector: its identity matrix, which a device holds in full, then has 4 MiB."""
+WIDEST = 1 << 14
+"""Marks of a vector. Its identity matrix is never made: its rows are windows of one vector."""
+MOST_MADE = 1024
+"""Marks of a vector where the table is made: it then has 4 MiB."""
 
 
 class OneHots(Rewrite):
@@ -53,14 +60,15 @@ class OneHots(Rewrite):
     are those of input fields; a negative id of a count stays an error.
     """
 
-    roots = (Sum, Reshape, OneHot, DenseBincount)
+    roots = (Sum, Mean, Max, Reshape, OneHot, DenseBincount)
 
     def rewrite(self, node: Node, editor: Editor) -> Rewritten | Reject | None:
         """A sum over places, a row of all places side by side, one place, or counts."""
         if isinstance(node.target, DenseBincount):
             return _bincount(node, editor)
         if isinstance(node.target, OneHot):
-            return _single(node, editor)
+            rank = facts_of(args_of(node)[0]).rank
+            return _unpooled(node, editor) if rank == 2 and not _is_single(node) else _single(node, editor)
         x = args_of(node)[0]
         if not isinstance(x.target, OneHot):
             return None
@@ -70,6 +78,8 @@ class OneHots(Rewrite):
         if isinstance(node.target, Sum):
             single = facts_of(args_of(x)[0]).rank == 3
             return _single_counts(node, x, depth, editor) if single else _counts(node, x, depth, editor)
+        if isinstance(node.target, Mean | Max):
+            return _of_counts(node, x, depth, editor)
         return _marks(node, x, depth, editor)
 
 
@@ -86,7 +96,7 @@ def _single(node: Node, editor: Editor) -> Rewritten | Reject | None:
     if op.axis not in (-1, len(shape)) or [float(m) for m in marks] != [1, 0]:
         return Reject("the marks are not 1 and 0 along a new last axis")
     if size is None or not 1 <= size <= WIDEST:
-        return Reject(f"{size} marks a vector: an identity matrix of more than {WIDEST} rows is not made")
+        return Reject(f"{size} marks a vector: more than {WIDEST} are no column")
     reason = _of_fields(ids, editor)
     if reason is not None:
         return Reject(reason)
@@ -98,6 +108,66 @@ def _single(node: Node, editor: Editor) -> Rewritten | Reject | None:
     return Rewritten(_as_dtype(made, node, editor), proof)
 
 
+READING = (Sum, Mean, Max, Reshape)
+"""Ops that are rewritten with the marks they read."""
+
+
+def _is_single(one_hot: Node) -> bool:
+    return (facts_of(args_of(one_hot)[0]).shape or ())[1:] == (1,)
+
+
+def _unpooled(node: Node, editor: Editor) -> Rewritten | Reject | None:
+    """`one_hot(ids)` of several ids a row, `[B, T]`, in places of their own."""
+    if node.users and all(isinstance(user.target, READING) for user in node.users):
+        return None
+    depth = _depth(node)
+    if isinstance(depth, Reject):
+        return depth
+    found = _gathered(node, depth, editor)
+    return found if isinstance(found, Reject) else Rewritten(found, "each id is its row of marks; others have none")
+
+
+def _gathered(one_hot: Node, depth: int, editor: Editor) -> Node | Reject:
+    """`[B, T, depth]` marks as rows of a table."""
+    ids = args_of(one_hot)[0]
+    read = Reader(decoded_names(editor.graph)).elements(ids)
+    reason = _of_fields(ids, editor)
+    if isinstance(read, Reject) or reason is not None:
+        return Reject(reason or "the ids are not those of a field")
+    if isinstance(read.expr, Field):
+        return Reject("the ids are numbers as they are given, of which the dense rest makes marks")
+    known, zero = facts_of(ids), editor.constant(np.array(0, np.int32))
+    table = identity(depth)
+    if known.lo is None or known.lo < 0 or known.hi is None or known.hi >= depth:
+        if depth > MOST_MADE:
+            return Reject(f"{depth} marks a vector: a table of more than {MOST_MADE} rows and one of zeros is not made")
+        table = np.concatenate([table, np.zeros((1, depth), np.float32)])
+        first, last = (editor.constant(np.array(n, dtype=known.dtype)) for n in (0, depth))
+        outside = editor.add(LogicalOr(), editor.add(Compare("lt"), ids, first), editor.add(Compare("ge"), ids, last))
+        ids = editor.add(Select(), outside, last, ids)
+    return editor.add(Gather(), editor.constant(table), ids, zero)
+
+
+def _of_counts(node: Node, one_hot: Node, depth: int, editor: Editor) -> Rewritten | Reject:
+    """The largest or the mean of the marks of a row's places."""
+    op, shape = op_of(node), facts_of(args_of(one_hot)[0]).shape
+    assert isinstance(op, Mean | Max)
+    places = shape[1] if shape is not None and len(shape) == 2 else None
+    if facts_of(args_of(node)[1]).ints not in ((1,), (-2,)) or op.keep_dims or not isinstance(places, int):
+        return Reject("marks are not reduced over a known number of places of a row")
+    if not 1 <= places < 2**24:
+        return Reject(f"marks of {places} places have no largest or mean that counts tell")
+    ids = args_of(one_hot)[0]
+    reason = _of_fields(ids, editor)
+    if reason is not None:
+        return Reject(reason)
+    counts = bag(editor, "sum", editor.constant(identity(depth)), ids, _outside_mask(editor, ids, 0, depth))
+    if isinstance(op, Max):
+        made = editor.add(Minimum(), counts, editor.constant(np.float32(1)))
+        return Rewritten(made, "what is marked at any place is counted")
+    return Rewritten(editor.add(RealDiv(), counts, editor.constant(np.float32(places))), "the counts of all places")
+
+
 def _bincount(node: Node, editor: Editor) -> Rewritten | Reject | None:
     """How often each id occurs in a row of `[B, T]`, or whether it does."""
     ids, _, weights = args_of(node)
@@ -105,7 +175,7 @@ def _bincount(node: Node, editor: Editor) -> Rewritten | Reject | None:
     assert isinstance(op, DenseBincount)
     size = made_shape[1] if made_shape is not None and len(made_shape) == 2 else None
     if not isinstance(size, int) or not 1 <= size <= WIDEST:
-        return Reject(f"{size} counts a row: an identity matrix of more than {WIDEST} rows is not made")
+        return Reject(f"{size} counts a row: more than {WIDEST} are no column")
     reason = _of_fields(ids, editor)
     if reason is not None:
         return Reject(reason)
@@ -130,6 +200,8 @@ def _weighted_counts(ids: Node, weights: Node, size: int, editor: Editor) -> Rew
     if known.hi is None or known.hi >= size:
         last = editor.constant(np.array(size, dtype=known.dtype))
         ids = editor.add(Select(), editor.add(Compare("ge"), ids, last), last, ids)
+    if size > MOST_MADE:
+        return Reject(f"{size} weighted counts a row: a table of more than {MOST_MADE} rows is not made")
     table = np.concatenate([identity(size), np.zeros((1, size), np.float32)])
     marks = editor.add(Gather(), editor.constant(table), ids, editor.constant(np.array(0, np.int32)))
     zero, two = editor.constant(np.float32(0)), editor.constant(np.array(2, np.int32))
@@ -210,7 +282,7 @@ def _depth(one_hot: Node) -> int | Reject:
     if rank not in (2, 3) or op.axis not in (-1, rank):
         return Reject("the marks are not the last axis of a batch of places")
     if size is None or not 1 <= size <= WIDEST:
-        return Reject(f"{size} marks a vector: an identity matrix of more than {WIDEST} rows is not made")
+        return Reject(f"{size} marks a vector: more than {WIDEST} are no column")
     return size
 
 
@@ -352,13 +424,19 @@ def _marks(node: Node, one_hot: Node, depth: int, editor: Editor) -> Rewritten |
     ids = args_of(one_hot)[0]
     known = facts_of(ids)
     assert known.shape is not None
+    if len(known.shape) != 2:
+        return Reject("marks are not those of a batch of places")
     rows, places = known.shape
     if not isinstance(places, int) or facts_of(node).shape != (rows, places * depth):
         return Reject(f"the marks of a row are not side by side: {facts_of(node).shape}")
     if known.lo is None or known.hi is None or known.lo < 0 or known.hi >= depth:
-        return Reject("an id may mark nothing, and its row keeps its place")
+        found = _gathered(one_hot, depth, editor)
+        if isinstance(found, Reject):
+            return found
+        side_by_side = editor.add(Reshape(), found, args_of(node)[1])
+        return Rewritten(side_by_side, "each id is its row of marks in its place; others have none")
     if places < 1 or places * depth > WIDEST:
-        return Reject(f"{places * depth} marks a row: an identity matrix of more than {WIDEST} rows is not made")
+        return Reject(f"{places * depth} marks a row: more than {WIDEST} are no column")
     reason = _of_fields(ids, editor)
     if reason is not None:
         return Reject(reason)

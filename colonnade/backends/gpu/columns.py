@@ -21,6 +21,7 @@ from colonnade.backends.gpu.structure import write
 from colonnade.backends.gpu.units import units_of
 from colonnade.config import settings
 from colonnade.core.batch import Layout, Packed
+from colonnade.core.identity import window_of
 from colonnade.core.strings import Strings
 from colonnade.errors import IdRangeError
 from colonnade.ir.column import Column
@@ -74,7 +75,11 @@ class GpuColumns:
         self._kept: list[torch.Tensor] = []
         self._buffers = tuple(b.name for b in program.buffers)
         bounds = {t.name: t.rows for t in program.tables}
-        places = Places(layout, self._uploaded(weights, in_host), bounds, header.words_of(layout))
+        used = sorted({c.table for c in self._columns if c.table is not None})
+        windows = {n: found for n in used if (found := window_of(weights.tables[n])) is not None}
+        tables = self._uploaded({n: weights.tables[n] for n in used if n not in windows}, in_host)
+        tables |= {n: self._place(vector) + 4 * (len(vector) // 2) for n, vector in windows.items()}
+        places = Places(layout, tables, bounds, header.words_of(layout), frozenset(windows))
         memory = Memory(self._place)
         units = units_of(self._columns, program, layout)
         written = [write(unit, places, memory) for unit in units]
@@ -88,10 +93,9 @@ class GpuColumns:
             folder = settings().cache_dir / "gpu"
             self._kernel = load(self.schedule.text, folder, interpret=interpret).columns
 
-    def _uploaded(self, weights: Weights, in_host: frozenset[str]) -> dict[str, int]:
+    def _uploaded(self, tables: Mapping[str, Array], in_host: frozenset[str]) -> dict[str, int]:
         """The address of each table's rows; a kernel reads those of `in_host` over the bus."""
-        used = {c.table for c in self._columns if c.table is not None}
-        return {n: (self._map if n in in_host else self._place)(weights.tables[n]) for n in sorted(used)}
+        return {n: (self._map if n in in_host else self._place)(rows) for n, rows in tables.items()}
 
     def _map(self, array: Array) -> int:
         """A copy on the host; the device reads it at the same address."""

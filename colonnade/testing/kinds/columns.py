@@ -150,8 +150,8 @@ COLUMNS: dict[str, FeatureColumn] = {
     "indicator of many ids": FeatureColumn(
         (ids(3, "x", (-1, 0, 1024)),),
         lambda c: [c.indicator_column(c.categorical_column_with_identity("x", 1025))],
-        gap=Gap(NOTYET, "an identity matrix of more than 1,024 rows is not made: a device would hold all of it"),
     ),
+    "indicator of words": FeatureColumn((words(3),), lambda c: [c.indicator_column(_vocabulary(c, num_oov_buckets=2))]),
     "indicator, weighted": FeatureColumn(
         (ids(3, "x", (0, 3, 7)), Given("y", "float32", 3, (0.5, 2.0, -1.0))),
         lambda c: [c.indicator_column(c.weighted_categorical_column(_identity(c), "y"))],

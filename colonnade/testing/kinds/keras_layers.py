@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from colonnade.testing.kinds.cell import Gap, Given, floats, ids, words
@@ -72,6 +72,20 @@ LAYERS: dict[str, Layers] = {
     "counts with weights": Layers(
         (SEVERAL, floats(3, "y")),
         lambda keras, x: keras.layers.CategoryEncoding(10, output_mode="count")(x["x"], count_weights=x["y"]),
+    ),
+    "crossed": Layers(
+        (words(1, "x"), ids(1, "y")),
+        lambda keras, x: _embedded(keras, keras.layers.HashedCrossing(10)((x["x"], x["y"]))),
+    ),
+    "indicator of words": Layers(
+        (words(3),), lambda keras, x: keras.layers.Hashing(10, output_mode="multi_hot")(x["x"])
+    ),
+    "indicator of many ids": Layers(
+        (words(3),), lambda keras, x: keras.layers.Hashing(3000, output_mode="count")(x["x"])
+    ),
+    "one-hot of each value": Layers(
+        (replace(FINITE, width=3),),
+        lambda keras, x: keras.layers.Discretization(bin_boundaries=[0.0, 1.0, 10.0], output_mode="one_hot")(x["x"]),
     ),
     "shared": Layers((ids(1, "x", range(10)), ids(1, "y", range(10))), _shared),
     "indicator": Layers(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from colonnade.testing.kinds.cell import Gap, Given, floats, ids, words
+from colonnade.testing.kinds.cell import ANY_INTEGERS, Gap, Given, floats, ids, words
 
 Build = Callable[[Any, dict[str, Any], str], Any]
 
@@ -109,6 +109,10 @@ def _sequence(tf: Any, x: dict[str, Any], name: str) -> Any:
     return tf.nn.embedding_lookup(_table(tf, name), x["x"])
 
 
+def _marks(tf: Any, x: dict[str, Any], name: str) -> Any:
+    return tf.one_hot(tf.strings.to_hash_bucket_fast(x["x"], 10), 10)
+
+
 KNOWN = ids(1, pool=range(10))
 SEVERAL = ids(3)
 PLAIN: dict[str, Plain] = {
@@ -124,6 +128,16 @@ PLAIN: dict[str, Plain] = {
     "places of one matrix": Plain(
         (SEVERAL,),
         lambda tf, x, name: _row(tf, name, tf.strings.to_hash_bucket_fast(tf.strings.as_string(x["x"][:, 1]), 10)),
+    ),
+    "indicator of words": Plain((words(3),), lambda tf, x, name: tf.reduce_max(_marks(tf, x, name), 1)),
+    "indicator of many ids": Plain(
+        (words(2),),
+        lambda tf, x, name: tf.reduce_sum(tf.one_hot(tf.strings.to_hash_bucket_fast(x["x"], 3000), 3000), 1),
+    ),
+    "one-hot of each value": Plain((words(3),), _marks),
+    "remainder of signed ids": Plain(
+        (ids(3, pool=ANY_INTEGERS),),
+        lambda tf, x, name: tf.reduce_mean(tf.nn.embedding_lookup(_table(tf, name), x["x"] % 10), 1),
     ),
     "identity": Plain((KNOWN,), _identity),
     "identity with a default": Plain((ids(),), _identity_default),

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from colonnade.core.consts import Const
-from colonnade.core.expr import Apply, Field
+from colonnade.core.expr import Apply, Field, walk
 from colonnade.ir.column import Column
 from colonnade.ir.column_value import ColumnValue
 from colonnade.ir.graph import Graph
@@ -20,6 +20,7 @@ from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.embedding_bag import EmbeddingBag
 from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.fill import Fill
+from colonnade.ops.graph.floor_mod import FloorMod
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.logical_and import LogicalAnd
@@ -35,7 +36,9 @@ from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.strided_slice import StridedSlice
 from colonnade.ops.graph.tile import Tile
 from colonnade.ops.graph.where import Where
+from colonnade.ops.mod import Mod
 from colonnade.ops.replace_outside import ReplaceOutside
+from colonnade.ops.vocabulary import Vocabulary
 from colonnade.ops.wrap_negative import WrapNegative
 from colonnade.passes.base import Log
 from colonnade.passes.pipelines import COLUMNS
@@ -347,3 +350,44 @@ def test_an_index_matrix_from_outside_may_repeat_rows() -> None:
     feed = {"i": torch.tensor([[0, 0], [0, 1]]), "v": torch.tensor([3, 4]), "s": torch.tensor([3, 2]), "w": PAIR["x"]}
     check_passes(graph, COLUMNS, [feed])
     assert len(columns(graph)) == 1, "a request is held to indices of rows; each choice is an element of its row"
+
+
+# -- remainders --------------------------------------------------------------------------------------------------------
+def remainder(divisor: Any, dtype: str = "int64", proven: bool = False) -> Graph:
+    b = Builder()
+    x = b.input("x", dtype, "B")
+    if proven:
+        x = b.add(Select(), b.add(Compare("lt"), x, np.array(0, dtype)), np.array(7, dtype), x)
+    n = b.input("n", dtype, "B") if divisor is None else np.array(divisor, dtype)
+    return looked_up(b, b.add(FloorMod(), x, n))
+
+
+@pytest.mark.parametrize(("dtype", "divisor"), [("int64", 4), ("int64", 1), ("int64", 3), ("int32", 4)])
+def test_a_remainder_of_signed_ids_is_no_unsigned_one(dtype: str, divisor: int) -> None:
+    graph = remainder(divisor, dtype)
+    x = IDS if dtype == "int64" else torch.tensor([-7, -1, 0, 3, 4, 2**31 - 1, -(2**31)], dtype=torch.int32)
+    check_passes(graph, COLUMNS, [{"x": x}, {"x": x[:0]}])
+    (column,) = columns(graph)
+    ops = [e.op for e in walk(column.ids) if isinstance(e, Apply)]
+    assert column.ids_proven and any(isinstance(op, Vocabulary) and op.function == "floor_mod" for op in ops)
+
+
+def test_a_remainder_of_ids_that_are_proven_not_negative_is_the_unsigned_one() -> None:
+    graph = remainder(4, proven=True)
+    check_passes(graph, COLUMNS, [{"x": IDS}])
+    (column,) = columns(graph)
+    assert isinstance(column.ids, Apply) and column.ids.op == Mod(4)
+
+
+def test_a_remainder_beyond_the_table_is_checked() -> None:
+    graph = remainder(5)
+    check_passes(graph, COLUMNS, [{"x": torch.tensor([-1 - 5, -2, 0, 8])[1:]}])
+    assert not columns(graph)[0].ids_proven
+
+
+@pytest.mark.parametrize(("divisor", "x"), [(-4, [0, 4, 8]), (None, [0, 9, 5])])
+def test_a_remainder_by_what_is_no_positive_number_is_none(divisor: Any, x: list[int]) -> None:
+    feed = {"x": torch.tensor(x)} | ({} if divisor else {"n": torch.tensor([3, 4, 2])})
+    graph = remainder(divisor)
+    log = check_passes(graph, COLUMNS, [feed])
+    assert not columns(graph) and "not one positive integer" in reasons(log)[0]

@@ -27,12 +27,14 @@ class Places:
 
     tables: the address of each table's rows.   bounds: its number of rows.   words: the word of the header that holds
     the address of a ragged field's values, or of an offsets input; the bytes of a string field follow in the next word.
+    windows: identity matrices whose rows are windows of one vector: each row begins a value before the last one's.
     """
 
     layout: Layout
     tables: Mapping[str, int]
     bounds: Mapping[str, int]
     words: Mapping[str, int]
+    windows: frozenset[str] = frozenset()
 
 
 class Writer:
@@ -124,8 +126,12 @@ class Writer:
             )
         item = TABLE_ITEMS[target.table_dtype]
         address = self.places.tables[target.table] + item * target.first
-        table = self.code.pointer(address, f"tl.{target.table_dtype}", item * target.alignment)
+        is_window = target.table in self.places.windows
+        alignment = item if is_window else item * target.alignment
+        table = self.code.pointer(address, f"tl.{target.table_dtype}", alignment)
         dim, row_dim = self.dims_of(target)
+        if is_window:
+            row_dim = "-1"
         constants = (str(target.block), str(target.exact))
         return self.code.call("look_up", table, ids, mask, dim, row_dim, *constants, file="lookup")
 
