@@ -21,8 +21,8 @@ def window_of(array: npt.NDArray[Any]) -> np.ndarray[tuple[int], np.dtype[np.flo
 
     Facts: row i begins at value `size - 1 - i`. The matrix is never made.
     """
-    size = len(array)
-    if array.shape != (size, size) or size < 2 or array.dtype != np.float32 or array.strides != (-4, 4):
+    size = array.shape[0] if array.ndim == 2 else 0
+    if size < 2 or array.shape != (size, size) or array.dtype != np.float32 or array.strides != (-4, 4):
         return None
     vector = as_strided(array[size - 1], (2 * size - 1,), (4,), writeable=False)
     marks = np.zeros(2 * size - 1, np.uint32)

@@ -80,13 +80,17 @@ def with_types(
 
     Errors: those of `choose` and `store_all`.
     """
-    types = {n: t for n, t in choose(program, wanted).items() if window_of(weights.tables[n]) is None}
+    types = {n: t for n, t in choose(program, wanted).items() if not _is_window(weights.tables.get(n))}
     if not types:
         return program, weights, ()
     tables = tuple(replace(t, dtype=types.get(t.name, t.dtype)) for t in program.tables)
     changed = [t for t in tables if t.name in types]
     rows, facts = store_all(changed, weights.tables, progress)
     return replace(program, tables=tables), replace(weights, tables={**weights.tables, **rows}), facts
+
+
+def _is_window(rows: Array | None) -> bool:
+    return rows is not None and window_of(rows) is not None
 
 
 def store_all(
