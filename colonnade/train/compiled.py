@@ -14,13 +14,13 @@ from colonnade.backends import atomics, jobs, lanes, memory
 from colonnade.backends.code_cache import CodeCache, Results
 from colonnade.backends.cpu import intrinsics
 from colonnade.backends.cpu import rows as pooled_rows
-from colonnade.train import loops
-from colonnade.train.loops import rows, slots
+from colonnade.train import loops, optimizers
+from colonnade.train.loops import rows, segment, slots, unique, update
 from colonnade.train.loops.entry import ENTRIES
 
 Loop = Callable[..., int]
 
-PARTS = (slots, rows)
+PARTS = (slots, rows, unique, segment, update, optimizers)
 """The files that hold loops that Python calls: importing them registers these."""
 ELSEWHERE = (atomics, jobs, lanes, memory, intrinsics, pooled_rows)
 """Other modules that compiled functions or numbers in them come from."""
@@ -39,7 +39,8 @@ class Loops:
 
 def _sources() -> Iterator[Path]:
     yield Path(__file__)
-    yield from sorted(Path(str(loops.__file__)).parent.rglob("*.py"))
+    for package in (loops, optimizers):
+        yield from sorted(Path(str(package.__file__)).parent.rglob("*.py"))
     for module in ELSEWHERE:
         yield Path(str(module.__file__))
 

@@ -58,7 +58,7 @@ def reference(draw: Draw, key: int, ids: npt.NDArray[np.int64], embedding_dim: i
     shape = (len(ids), embedding_dim)
     if draw.kind == w.CONSTANT:
         return np.full(shape, draw.a, np.float32)
-    words_NK = _numbers(key, ids, embedding_dim, 0)
+    words_NK = random_words(key, ids, embedding_dim, 0)
     if draw.kind == w.UNIFORM:
         share = (words_NK >> np.uint64(8)).astype(np.float32) * np.float32(2.0**-24)
         made: npt.NDArray[np.float32] = np.float32(draw.a) + share * (np.float32(draw.b) - np.float32(draw.a))
@@ -67,13 +67,13 @@ def reference(draw: Draw, key: int, ids: npt.NDArray[np.int64], embedding_dim: i
     attempt, outside = 0, (z < draw.low) | (z > draw.high)
     while outside.any():
         attempt += 1
-        z = np.where(outside, _normals(_numbers(key, ids, embedding_dim, attempt))[:, :embedding_dim], z)
+        z = np.where(outside, _normals(random_words(key, ids, embedding_dim, attempt))[:, :embedding_dim], z)
         outside = (z < draw.low) | (z > draw.high)
     return (draw.a + draw.b * z).astype(np.float32)
 
 
-def _numbers(key: int, ids: npt.NDArray[np.int64], embedding_dim: int, attempt: int) -> Words:
-    """Philox's numbers for each id, as many as values and up to three more."""
+def random_words(key: int, ids: npt.NDArray[np.int64], embedding_dim: int, attempt: int) -> Words:
+    """Random numbers of 32 bits for each id, as many as values and up to three more."""
     low = np.uint64(0xFFFFFFFF)
     blocks = np.arange((embedding_dim + 3) // 4, dtype=np.uint64)[None, :]
     wide = ids.view(np.uint64)[:, None] + 0 * blocks

@@ -56,21 +56,35 @@ def _normal(key: np.uint64, id_: int, k: int, attempt: int) -> float:
 
 
 @kernel
-def draw(table: int, id_: int, k: int) -> np.float32:
-    """Value k of a new row."""
+def _within(key: np.uint64, id_: int, k: int, z: float, low: float, high: float) -> float:
+    """z, or the first normal value of further attempts that lies within the bounds."""
+    attempt = 0
+    while z < low or z > high:
+        attempt += 1
+        z = _normal(key, id_, k, attempt)
+    return z
+
+
+@kernel
+def _share(x: np.uint64, a: np.float32, b: np.float32) -> np.float32:
+    return a + np.float32(x >> U64(8)) * np.float32(2.0**-24) * (b - a)
+
+
+@kernel
+def draw_four(table: int, id_: int, block: int) -> tuple[np.float32, np.float32, np.float32, np.float32]:
+    """Values 4 block to 4 block + 3 of a new row."""
     kind, a, b = load_i64(table + w.KIND), load_f64(table + w.A), load_f64(table + w.B)
     if kind == w.CONSTANT:
-        return np.float32(a)
+        value = np.float32(a)
+        return value, value, value, value
     key = load_u64(table + w.DRAW_KEY)
+    x0, x1, x2, x3 = philox(key, id_, block, 0)
     if kind == w.UNIFORM:
-        x = philox(key, id_, k >> 2, 0)[k & 3]
-        share = np.float32(x >> U64(8)) * np.float32(2.0**-24)
-        return np.float32(a) + share * (np.float32(b) - np.float32(a))
-    attempt = 0
-    z = _normal(key, id_, k, attempt)
+        low, high = np.float32(a), np.float32(b)
+        return _share(x0, low, high), _share(x1, low, high), _share(x2, low, high), _share(x3, low, high)
+    z0, z1, z2, z3 = _pair(x0, x1, False), _pair(x0, x1, True), _pair(x2, x3, False), _pair(x2, x3, True)
     if kind == w.TRUNCATED:
-        low, high = load_f64(table + w.LOW), load_f64(table + w.HIGH)
-        while z < low or z > high:
-            attempt += 1
-            z = _normal(key, id_, k, attempt)
-    return np.float32(a + b * z)
+        least, most, k = load_f64(table + w.LOW), load_f64(table + w.HIGH), 4 * block
+        z0, z1 = _within(key, id_, k, z0, least, most), _within(key, id_, k + 1, z1, least, most)
+        z2, z3 = _within(key, id_, k + 2, z2, least, most), _within(key, id_, k + 3, z3, least, most)
+    return np.float32(a + b * z0), np.float32(a + b * z1), np.float32(a + b * z2), np.float32(a + b * z3)

@@ -24,7 +24,7 @@ from colonnade.backends.memory import (
 from colonnade.train.loops import words as w
 from colonnade.train.loops.entry import entry
 from colonnade.train.loops.narrow import store_bf16, store_f16
-from colonnade.train.loops.philox import draw
+from colonnade.train.loops.philox import draw_four
 from colonnade.train.loops.slots import hash_of, publish, row_at, table_at, withdraw
 
 AHEAD = 8
@@ -72,9 +72,11 @@ def _take_row(store: int) -> int:
 
 @kernel
 def _fill(store: int, at: int, table: int, id_: int) -> None:
-    form, values = load_i64(store + w.FORM), at + w.VALUES
-    for k in range(load_i64(store + w.DIM)):
-        store_value(form, values, k, draw(table, id_, k))
+    form, values, dim = load_i64(store + w.FORM), at + w.VALUES, load_i64(store + w.DIM)
+    for start in range(0, dim, 4):
+        four = draw_four(table, id_, start >> 2)
+        for k in range(start, min(start + 4, dim)):
+            store_value(form, values, k, four[k - start])
     states, fresh = at + load_i64(store + w.STATES), load_i64(table + w.FRESH_STATE)
     for k in range(load_i64(store + w.NUM_STATES)):
         store_f32(states + 4 * k, load_f32(fresh + 4 * k))

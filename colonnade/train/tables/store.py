@@ -40,7 +40,7 @@ class Keys:
     def __len__(self) -> int:
         return len(self.ids)
 
-    def take(self, which: Array) -> Keys:
+    def take(self, which: Array | slice) -> Keys:
         """Some of them."""
         return Keys(self.hashes[which], self.tables[which], self.ids[which], self.counts[which])
 
@@ -82,12 +82,13 @@ class Budget:
 class Store:
     """Rows of the tables of one layout. Facts: a row's number and address are its own until it is removed.
 
-    name: in messages.   budget: what its memory counts against.
+    name: in messages.   budget: what its memory counts against.   version: changes when rows are removed.
     """
 
     def __init__(self, name: str, layout: Layout, tables: Sequence[Fresh], budget: Budget | None = None) -> None:
         self.name, self.layout, self.tables = name, layout, tuple(tables)
         self.budget = budget or Budget()
+        self.version = 0
         self._loops = LOOPS.warm()
         self._states = np.zeros((len(tables), layout.num_states), np.float32)
         self._words = np.zeros(w.STORE_WORDS, np.int64)
@@ -227,6 +228,7 @@ class Store:
     def remove(self, rows: Rows) -> None:
         """Free rows, which are distinct."""
         self._loops["remove"](self.at, address_of(rows), len(rows))
+        self.version += len(rows) > 0
 
     def rows_of(self, table: int) -> Rows:
         """The rows of a table."""

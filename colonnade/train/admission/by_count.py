@@ -1,0 +1,57 @@
+"""Ids are admitted when they have occurred often enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from colonnade.errors import OptionError
+from colonnade.train.admission.admission import Admission, Admitter
+from colonnade.train.tables.layout import Layout
+from colonnade.train.tables.store import Budget, Fresh, Keys, Store
+
+
+@dataclass(frozen=True)
+class ByCount(Admission):
+    """An id gets a row in the step in which it has occurred `count` times. Facts: counted exactly, 32 bytes an id."""
+
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise OptionError("an admission that cannot work", got=str(self), want="a count of at least 1")
+
+    def begin(self, name: str, fresh: Fresh, budget: Budget) -> Admitter:
+        return _Counter(self.count, Store(f"counts of {name}", Layout(0), [fresh], budget))
+
+
+class _Counter(Admitter):
+    def __init__(self, count: int, store: Store) -> None:
+        self.count, self.store = count, store
+
+    def admit(self, keys: Keys, step: int) -> npt.NDArray[np.bool_]:
+        # The store of counts has this table alone; its hash is the same.
+        own = Keys(keys.hashes, np.zeros_like(keys.tables), keys.ids, keys.counts)
+        rows, _ = self.store.find(own)
+        self.store.insert(own, rows, step)
+        self.store.touch(own, rows, step)
+        admitted: npt.NDArray[np.bool_] = self.store.counts(rows) >= self.count
+        self.store.remove(rows[admitted])
+        return admitted
+
+    def state(self) -> dict[str, torch.Tensor]:
+        rows = self.store.rows_of(0)
+        parts = (self.store.ids(rows), self.store.steps(rows), self.store.counts(rows))
+        return {name: torch.from_numpy(part) for name, part in zip(("ids", "steps", "counts"), parts, strict=True)}
+
+    def load(self, state: Mapping[str, torch.Tensor]) -> None:
+        ids, steps, counts = (state[name].numpy() for name in ("ids", "steps", "counts"))
+        self.store.remove(self.store.rows_of(0))
+        keys = self.store.keys(0, ids)
+        rows, _ = self.store.find(keys)
+        self.store.insert(keys, rows)
+        self.store.use(rows, steps, counts)

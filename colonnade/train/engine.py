@@ -1,0 +1,283 @@
+"""`EmbeddingEngine`: the embedding layer of a model that is trained. Ids in, pooled rows out.
+
+Legend: F features; B batch rows; N ids of all features; W width of an output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade.errors import GradientError, OptionError, listed
+from colonnade.train.engine_state import load_group, saved_group
+from colonnade.train.gradients import GradientPolicy
+from colonnade.train.group import TableGroup, Update
+from colonnade.train.ids import Ids, PackedIds, pack
+from colonnade.train.loops.segment import POOLINGS
+from colonnade.train.reduce.segment import Elements, Segment, SegmentPlan
+from colonnade.train.table_config import TableConfig
+from colonnade.train.tables.store import Budget
+from colonnade.train.tables.table import DynamicTable
+
+
+@dataclass(frozen=True)
+class EmbeddingFeature:
+    """A feature whose ids are looked up in a table. pooling: sum, mean, sqrtn, max, or none (a row for each id)."""
+
+    name: str
+    table: TableConfig
+    pooling: str = "sum"
+
+
+class EmbeddingEngine(torch.nn.Module):
+    """Looks up and pools features, and keeps and updates the tables' rows.
+
+    outputs: by name, the features whose pooled rows are concatenated (None: one output a feature, of its name).
+    seed: of the values of new rows.   gradients: what is done to them.   budget: bytes that tables may take.
+    evict_every: after how many steps eviction runs (0: when it is called).
+    Errors: OptionError that lists all that does not fit together.
+
+    Facts: the module has no parameters; `step` is its optimizer's. In eval mode no table changes.
+    """
+
+    def __init__(
+        self,
+        features: Sequence[EmbeddingFeature],
+        outputs: Mapping[str, Sequence[str]] | None = None,
+        *,
+        seed: int = 0,
+        gradients: GradientPolicy | None = None,
+        budget: int | None = None,
+        evict_every: int = 0,
+    ) -> None:
+        super().__init__()
+        self.features = tuple(features)
+        self.outputs = {f.name: (f.name,) for f in features} if outputs is None else dict(outputs)
+        _check(self.features, self.outputs)
+        self.gradients = gradients or GradientPolicy()
+        self.seed, self.evict_every = seed, evict_every
+        self.budget = Budget(budget)
+        self.steps = 0
+        self.groups = [TableGroup(configs, seed, self.budget) for configs in _grouped(self.features)]
+        self._places = {c.name: (g, n) for g, group in enumerate(self.groups) for n, c in enumerate(group.configs)}
+        places = [self._places[feature.table.name] for feature in features]
+        self._numbers = np.array([number for _, number in places], np.int64)
+        self._members = [np.flatnonzero([g == group for g, _ in places]) for group in range(len(self.groups))]
+        self._names = [feature.name for feature in features]
+        self._plan = self._planned(places)
+
+    def _planned(self, places: Sequence[tuple[int, int]]) -> SegmentPlan:
+        segments, widths = [], []
+        numbers = {feature.name: f for f, feature in enumerate(self.features)}
+        for output, names in enumerate(self.outputs.values()):
+            at = 0
+            for name in names:
+                feature, f = self.features[numbers[name]], numbers[name]
+                dim = feature.table.embedding_dim
+                segments.append(Segment(places[f][0], dim, feature.pooling, output, at, f))
+                at += dim
+            widths.append(at)
+        return SegmentPlan(segments, widths)
+
+    # --- forward ----------------------------------------------------------------------------------------------------
+    def forward(self, batch: Mapping[str, Ids] | PackedIds) -> dict[str, torch.Tensor]:
+        """The outputs by name: `[B, W]`, or `[n, D]` for a feature that is not pooled.
+
+        Errors: FeedError, BudgetError.
+        """
+        packed = batch if isinstance(batch, PackedIds) else pack(self._names, batch)
+        values, offsets = packed.values.numpy(), packed.offsets.numpy()
+        starts, sizes = offsets[:, 0], offsets[:, -1] - offsets[:, 0]
+        inverse = np.empty(len(values), np.int32)
+        step = self.steps + 1 if self.training else None
+        rows = [
+            group.lookup(self._numbers[members], starts[members], sizes[members], values, inverse, step)
+            for group, members in zip(self.groups, self._members, strict=True)
+        ]
+        made = self._plan.run(Elements(offsets, inverse, packed.weighted), packed.weights, rows)
+        return dict(zip(self.outputs, made, strict=True))
+
+    # --- backward ---------------------------------------------------------------------------------------------------
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget what was learned since the last step."""
+        super().zero_grad(set_to_none)
+        for group in self.groups:
+            group.pending.clear()
+
+    def step(self, scale: float = 1.0) -> bool:
+        """Update the rows by what all backward passes since the last step gave them, divided by `scale`.
+
+        scale: of the loss, by a gradient scaler.   Facts: gives false where the step was skipped. Each distinct row is
+        updated once, by the gradients of its occurrences added up (or their mean).
+        Errors: GradientError, before anything is changed.
+        """
+        found = [(group, group.learned(scale)) for group in self.groups]
+        updates = self._fit([(group, update) for group, update in found if update is not None])
+        if updates is not None:
+            for group, update in updates:
+                group.apply(update, self.steps + 1)
+        self.zero_grad()
+        self.steps += 1
+        if self.evict_every and self.steps % self.evict_every == 0 and self.training:
+            self.evict()
+        return updates is not None
+
+    def _fit(self, updates: list[tuple[TableGroup, Update]]) -> list[tuple[TableGroup, Update]] | None:
+        """The updates, limited; None: none of them."""
+        policy, made = self.gradients, []
+        bad = [group.not_finite(update) for group, update in updates]
+        if policy.not_finite == "error" and any(x.any() for x in bad):
+            raise self._refused(updates, bad)
+        if policy.not_finite == "skip_step" and any(x.any() for x in bad):
+            return None
+        for (group, update), is_bad in zip(updates, bad, strict=True):
+            skipped = is_bad if policy.not_finite == "skip_rows" else np.zeros_like(is_bad)
+            rows = np.where(skipped, -1, update.rows)
+            made.append((group, Update(update.tables, rows, update.counts, policy.limited(update.grads))))
+        if policy.max_norm is None:
+            return made
+        kept = [update.grads[torch.from_numpy(update.rows >= 0)] for _, update in made]
+        factor = policy.factor([float(grads.double().square().sum()) for grads in kept])
+        return [(g, Update(u.tables, u.rows, u.counts, u.grads * factor)) for g, u in made]
+
+    def _refused(self, updates: Sequence[tuple[TableGroup, Update]], bad: Sequence[Any]) -> GradientError:
+        lines = []
+        for (group, update), is_bad in zip(updates, bad, strict=True):
+            for number, config in enumerate(group.configs):
+                rows = update.rows[is_bad & (update.tables == number)]
+                if len(rows):
+                    lines.append(
+                        f"table {config.name!r}: {len(rows)} ids, among them {group.store.ids(rows[:3]).tolist()}"
+                    )
+        help = "lower the learning rate, clip, or say not_finite='skip_rows' or 'skip_step' in GradientPolicy"
+        return GradientError("gradients that are NaN or infinite; no row was changed", got=listed(lines), help=help)
+
+    # --- tables -----------------------------------------------------------------------------------------------------
+    def table(self, name: str) -> DynamicTable:
+        """The rows of a table. Errors: OptionError."""
+        group, number = self._place(name)
+        return group.tables[number]
+
+    def freeze(self, name: str, frozen: bool = True) -> None:
+        """Let a table's rows stand still, or change again. Errors: OptionError."""
+        group, number = self._place(name)
+        group.frozen[number] = frozen
+
+    def _place(self, name: str) -> tuple[TableGroup, int]:
+        if name not in self._places:
+            raise OptionError("no such table", got=name, want=listed([f"one of {n}" for n in self._places]))
+        group, number = self._places[name]
+        return self.groups[group], number
+
+    def evict(self) -> dict[str, int]:
+        """Remove the rows that the tables' policies give up now; gives how many of each table.
+
+        Errors: OptionError in eval mode.
+        """
+        if not self.training:
+            raise OptionError("eviction runs in training alone", help="call train() first")
+        removed: dict[str, int] = {}
+        for group in self.groups:
+            removed |= group.evict(self.steps)
+        return removed
+
+    def take_evicted(self) -> dict[str, torch.Tensor]:
+        """The ids of each table that were evicted since the last call, and have no row: for whoever serves them."""
+        made = {}
+        for name, (g, number) in self._places.items():
+            made[name] = torch.from_numpy(self.groups[g].evicted_ids(number))
+            self.groups[g].evicted[number].clear()
+        return made
+
+    def summary(self) -> str:
+        """One line a table: its rows, their form, and what its store takes."""
+        lines = [f"{'table':<24} {'rows':>12} {'dim':>5} {'dtype':<9} {'optimizer':<16} {'row bytes':>9}"]
+        for group in self.groups:
+            layout = group.store.layout
+            for number, c in enumerate(group.configs):
+                rows, rule = group.store.num_rows_of(number), type(c.optimizer).__name__
+                lines.append(
+                    f"{c.name:<24} {rows:>12,} {c.embedding_dim:>5} {c.dtype:<9} {rule:<16} {layout.row_bytes:>9}"
+                )
+        return "\n".join([*lines, f"{len(self.groups)} stores, {self.budget.used:,} bytes"])
+
+    def extra_repr(self) -> str:
+        return self.summary()
+
+    # --- state ------------------------------------------------------------------------------------------------------
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        destination[prefix + "steps"] = torch.tensor(self.steps)
+        for group in self.groups:
+            for name, tensor in saved_group(group):
+                destination[prefix + name] = tensor
+
+    def _load_from_state_dict(
+        self,
+        state_dict: Any,
+        prefix: str,
+        local_metadata: Any,
+        strict: bool,
+        missing_keys: list[str],
+        unexpected_keys: list[str],
+        error_msgs: list[str],
+    ) -> None:
+        own = {name[len(prefix) :]: tensor for name, tensor in state_dict.items() if name.startswith(prefix)}
+        wanted = ["steps", *(name for group in self.groups for name, _ in saved_group(group, empty=True))]
+        missing_keys += [prefix + name for name in wanted if name not in own]
+        if strict:
+            unexpected_keys += [prefix + name for name in own if name not in wanted]
+        plans = [load_group(group, own) for group in self.groups]
+        error_msgs += [problem for plan in plans for problem in plan.problems]
+        if error_msgs or any(name not in own for name in wanted):
+            return
+        for plan in plans:
+            plan.run()
+        self.steps = int(own["steps"])
+
+
+def _grouped(features: Sequence[EmbeddingFeature]) -> list[list[TableConfig]]:
+    """The tables that share a store: of one layout, one rule, one state."""
+    groups: dict[Any, list[TableConfig]] = {}
+    for table in dict.fromkeys(feature.table for feature in features):
+        key = (table.embedding_dim, table.dtype, table.optimizer.loop, table.optimizer.num_states(table.embedding_dim))
+        groups.setdefault(key, []).append(table)
+    return list(groups.values())
+
+
+def _check(features: Sequence[EmbeddingFeature], outputs: Mapping[str, Sequence[str]]) -> None:
+    problems = list(_problems(features, outputs))
+    if problems:
+        raise OptionError("features that do not fit together", got=listed(problems))
+
+
+def _problems(features: Sequence[EmbeddingFeature], outputs: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    if not features:
+        yield "no features"
+    tables = list(dict.fromkeys(feature.table for feature in features))
+    for table in tables:
+        yield from table.problems()
+    for what, names in (
+        ("feature", [f.name for f in features]),
+        ("table", [t.name for t in tables]),
+        ("table key", [t.stable_key for t in tables]),
+    ):
+        yield from (f"{what} {name!r} twice, with different settings" for name in _repeated(names))
+    by_name = {feature.name: feature for feature in features}
+    for name, members in outputs.items():
+        yield from (f"output {name!r}: no feature {member!r}" for member in members if member not in by_name)
+        unpooled = [m for m in members if m in by_name and by_name[m].pooling == "none"]
+        if unpooled and len(members) > 1:
+            yield f"output {name!r}: {unpooled} have a row for each id and cannot be concatenated"
+        if not members:
+            yield f"output {name!r}: no features"
+    for feature in features:
+        if feature.pooling not in POOLINGS:
+            yield f"feature {feature.name!r}: pooling {feature.pooling!r}, want one of {', '.join(POOLINGS)}"
+
+
+def _repeated(names: Sequence[str]) -> list[str]:
+    return sorted({name for name in names if names.count(name) > 1})

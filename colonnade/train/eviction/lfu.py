@@ -1,0 +1,23 @@
+"""The least often looked-up rows, beyond a capacity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from colonnade.train.eviction.eviction import Eviction, Numbers, beyond, refuse_unless_positive
+
+
+@dataclass(frozen=True)
+class Lfu(Eviction):
+    """What is beyond `capacity` rows: the least often looked up first; of those the longest not looked up."""
+
+    capacity: int
+
+    def __post_init__(self) -> None:
+        refuse_unless_positive(self.capacity, self, "capacity")
+
+    def chosen(self, steps: Numbers, counts: Numbers, step: int) -> npt.NDArray[np.int64]:
+        return beyond(np.lexsort((steps, counts)), self.capacity)

@@ -1,0 +1,188 @@
+"""The tables that share a store: looked up and updated together.
+
+Legend: U distinct keys of a batch; D embedding_dim; F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from colonnade.backends.memory import address_of
+from colonnade.train.compiled import LOOPS
+from colonnade.train.initializers.initializer import draw_key
+from colonnade.train.loops.update import NUM_SCALARS
+from colonnade.train.reduce.unique import Unique
+from colonnade.train.table_config import TableConfig
+from colonnade.train.tables.layout import Layout
+from colonnade.train.tables.store import Budget, Fresh, Keys, Rows, Store
+from colonnade.train.tables.table import DynamicTable
+
+Array = npt.NDArray[Any]
+HASH_SEED = -1
+"""The map's hash keys are drawn as those of random numbers are, by a seed that no table has."""
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """Rows that a training step looked up. values: float32 [U, D], a leaf whose gradient is theirs."""
+
+    keys: Keys
+    rows: Rows
+    values: torch.Tensor
+    version: int
+
+
+@dataclass(frozen=True)
+class Update:
+    """What rows learn: each row once. counts: how often each occurred."""
+
+    tables: Array
+    rows: Rows
+    counts: Array
+    grads: torch.Tensor
+
+
+class TableGroup:
+    """Tables of one layout and one kind of optimizer."""
+
+    def __init__(self, configs: Sequence[TableConfig], seed: int, budget: Budget) -> None:
+        first = configs[0]
+        states = first.optimizer.num_states(first.embedding_dim)
+        fresh = [_fresh(config, seed) for config in configs]
+        name = ", ".join(repr(config.name) for config in configs[:3]) + (", ..." if len(configs) > 3 else "")
+        self.configs = tuple(configs)
+        self.store = Store(f"tables {name}", Layout(first.embedding_dim, first.dtype, states), fresh, budget)
+        self.tables = [DynamicTable(config.name, self.store, number) for number, config in enumerate(configs)]
+        self.admitters = [
+            None if config.admission is None else config.admission.begin(config.name, own, budget)
+            for config, own in zip(configs, fresh, strict=True)
+        ]
+        self.frozen = np.array([not config.trainable for config in configs])
+        self.updates = np.zeros(len(configs), np.int64)  # how often each table was updated
+        self.evicted: list[list[Array]] = [[] for _ in configs]
+        self.pending: list[Lookup] = []
+        self._loops = LOOPS.warm()
+        self._unique = Unique()
+        self._means = np.array([config.repeats == "mean" for config in configs])
+
+    # --- forward ----------------------------------------------------------------------------------------------------
+    def lookup(
+        self, tables: Array, starts: Array, sizes: Array, values: Array, inverse: Array, step: int | None
+    ) -> torch.Tensor:
+        """The rows of the features' distinct ids, `[U, D]`; the tables' defaults where there is none.
+
+        tables, starts, sizes: int64 [F].   inverse: written.   step: of the training; None: no row is made or noted.
+        """
+        keys = self._unique.run(self.store, tables, starts, sizes, values, inverse)
+        rows, missing = self.store.find(keys)
+        if step is not None:
+            if missing:
+                self.store.insert(keys, rows, step, self._wanted(keys, rows, step))
+            self.store.touch(keys, rows, step)
+        found = torch.from_numpy(self.store.gather(keys, rows))
+        if step is not None and torch.is_grad_enabled():
+            found.requires_grad_()
+            self.pending.append(Lookup(keys, rows, found, self.store.version))
+        return found
+
+    def _wanted(self, keys: Keys, rows: Rows, step: int) -> npt.NDArray[np.bool_]:
+        wanted = rows < 0
+        for table, admitter in enumerate(self.admitters):
+            if not self.frozen[table] and admitter is None:
+                continue
+            asked = np.flatnonzero(wanted & (keys.tables == table))
+            if self.frozen[table] or admitter is None:
+                wanted[asked] = False
+            elif len(asked):
+                wanted[asked] = admitter.admit(keys.take(asked), step)
+        return wanted
+
+    # --- backward ---------------------------------------------------------------------------------------------------
+    def learned(self, scale: float) -> Update | None:
+        """What the lookups since the last step learned, divided by `scale`; None: nothing."""
+        parts = [self._part(lookup) for lookup in self.pending if lookup.values.grad is not None]
+        if not parts:
+            return None
+        update = parts[0] if len(parts) == 1 else self._joined(parts)
+        grads = update.grads if scale == 1 else update.grads / scale
+        mean = self._means[update.tables]
+        if mean.any():
+            grads = grads / torch.from_numpy(np.where(mean, update.counts, 1).astype(np.float32))[:, None]
+        return Update(update.tables, update.rows, update.counts, grads)
+
+    def _part(self, lookup: Lookup) -> Update:
+        rows = lookup.rows if lookup.version == self.store.version else self.store.find(lookup.keys)[0]
+        rows = np.where(self.frozen[lookup.keys.tables], -1, rows)
+        assert lookup.values.grad is not None
+        return Update(lookup.keys.tables, rows, lookup.keys.counts, lookup.values.grad.contiguous())
+
+    def _joined(self, parts: Sequence[Update]) -> Update:
+        """Several lookups as one: the gradients of a row are added in their order."""
+        rows = np.concatenate([part.rows for part in parts])
+        inverse = np.empty(len(rows), np.int32)
+        one = np.zeros(1, np.int64)
+        distinct = self._unique.run(self.store, one, one, np.array([len(rows)]), rows, inverse)
+        numbers = torch.from_numpy(inverse)
+        grads = torch.zeros(len(distinct), self.store.layout.embedding_dim)
+        grads.index_add_(0, numbers, torch.cat([part.grads for part in parts]))
+        counts = np.bincount(inverse, np.concatenate([part.counts for part in parts]), len(distinct))
+        tables = np.empty(len(distinct), np.int64)
+        tables[inverse] = np.concatenate([part.tables for part in parts])
+        return Update(tables, distinct.ids, counts, grads)
+
+    def not_finite(self, update: Update) -> npt.NDArray[np.bool_]:
+        """Which rows have a gradient that is NaN or infinite, `[U]`."""
+        bad = np.empty(len(update.rows), np.bool_)
+        dim = self.store.layout.embedding_dim
+        self._loops["not_finite"](update.grads.data_ptr(), len(bad), dim, address_of(bad.view(np.uint8)))
+        return bad & (update.rows >= 0)
+
+    def apply(self, update: Update, step: int) -> None:
+        """Update the rows that are not -1."""
+        changed = np.bincount(update.tables[update.rows >= 0], minlength=len(self.configs)) > 0
+        self.updates += changed
+        scalars = np.zeros((len(self.configs), NUM_SCALARS), np.float32)
+        for table in np.flatnonzero(changed):
+            optimizer = self.configs[table].optimizer
+            numbers = optimizer.scalars(int(self.updates[table]), optimizer.rate(step))
+            scalars[table, : len(numbers)] = numbers
+        loop = self._loops[self.configs[0].optimizer.loop]
+        grads = update.grads.contiguous()
+        at = (address_of(update.rows), address_of(update.tables), grads.data_ptr())
+        loop(self.store.at, *at, len(update.rows), address_of(scalars))
+
+    # --- eviction ---------------------------------------------------------------------------------------------------
+    def evict(self, step: int) -> dict[str, int]:
+        """Remove the rows that the tables' policies give up; gives how many of each table."""
+        removed: dict[str, int] = {}
+        for number, config in enumerate(self.configs):
+            if self.frozen[number]:
+                continue
+            for policy in config.eviction:
+                rows = self.store.rows_of(number)
+                chosen = rows[policy.chosen(self.store.steps(rows), self.store.counts(rows), step)]
+                if len(chosen):
+                    self.evicted[number].append(self.store.ids(chosen))
+                    self.store.remove(chosen)
+                    removed[config.name] = removed.get(config.name, 0) + len(chosen)
+        return removed
+
+    def evicted_ids(self, table: int) -> Array:
+        """The ids that were evicted since they were last taken, and have no row now; each once."""
+        parts = self.evicted[table]
+        ids = np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64)
+        gone: Array = ids[self.store.find(self.store.keys(table, ids))[0] < 0]
+        return gone
+
+
+def _fresh(config: TableConfig, seed: int) -> Fresh:
+    dim, key = config.embedding_dim, config.stable_key
+    states = np.array(config.optimizer.fresh(dim), np.float32)
+    draw = config.initializer.draw(dim)
+    return Fresh(draw_key(HASH_SEED, key), draw_key(seed, key), draw, states, config.default)

@@ -1,0 +1,97 @@
+"""The ids of a batch: of one feature, and of many, packed.
+
+Legend: F features; B batch rows; N ids of all features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from colonnade.errors import FeedError, listed
+
+MOST_IDS = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Ids:
+    """Ids of one feature. values: int64 [N].   offsets: int64 [B + 1], from 0 to N.   weights: float32 [N]."""
+
+    values: torch.Tensor
+    offsets: torch.Tensor
+    weights: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class PackedIds:
+    """Ids of many features, one behind the other. values: int64 [N].   offsets: int64 [F, B + 1] into values.
+
+    weights: float32 [N], 1 for features that have none.   weighted: which features have weights.
+    """
+
+    values: torch.Tensor
+    offsets: torch.Tensor
+    weights: torch.Tensor | None
+    weighted: tuple[bool, ...]
+
+    @property
+    def batch(self) -> int:
+        """The number of batch rows."""
+        return self.offsets.shape[1] - 1
+
+
+def pack(names: Sequence[str], batch: Mapping[str, Ids]) -> PackedIds:
+    """The ids of the named features, in their order.
+
+    Errors: FeedError that lists every feature that is missing or is no ids of one batch.
+    """
+    problems = [f"{name!r}: missing" for name in names if name not in batch]
+    given = {name: batch[name] for name in names if name in batch}
+    problems += [f"{name!r}: {problem}" for name, ids in given.items() for problem in _problems(ids)]
+    if not problems and len({len(ids.offsets) for ids in given.values()}) > 1:
+        problems = [f"{name!r}: offsets [{len(ids.offsets)}]" for name, ids in given.items()]
+    if not problems:
+        problems = [f"{name!r}: {problem}" for name, problem in _misplaced(given)]
+    if problems:
+        raise FeedError(
+            "a batch whose ids cannot be read",
+            got=listed(problems),
+            want="for each feature values int64 [N], offsets int64 [B + 1] from 0 to N that do not fall, the same B, "
+            "and weights, if any, float32 [N]",
+        )
+    return _packed(list(given.values()))
+
+
+def _problems(ids: Ids) -> Iterator[str]:
+    for what, tensor in (("values", ids.values), ("offsets", ids.offsets)):
+        if tensor.dtype != torch.int64 or tensor.dim() != 1:
+            yield f"{what} {tensor.dtype} {list(tensor.shape)}"
+    if ids.weights is not None and (ids.weights.dtype != torch.float32 or ids.weights.shape != ids.values.shape):
+        yield f"weights {ids.weights.dtype} {list(ids.weights.shape)} for values {list(ids.values.shape)}"
+
+
+def _misplaced(given: Mapping[str, Ids]) -> Iterator[tuple[str, str]]:
+    """What is wrong with offsets of one length."""
+    offsets = torch.stack([ids.offsets for ids in given.values()])
+    if offsets.shape[1] == 0:
+        yield from ((name, "no offsets, where even an empty batch has one") for name in given)
+        return
+    sizes = torch.tensor([len(ids.values) for ids in given.values()])
+    falls = (offsets[:, 1:] < offsets[:, :-1]).any(1)
+    for at in torch.nonzero((offsets[:, 0] != 0) | (offsets[:, -1] != sizes) | falls).flatten().tolist():
+        yield list(given)[at], f"offsets {offsets[at].tolist()[:9]} for {int(sizes[at])} values"
+
+
+def _packed(given: Sequence[Ids]) -> PackedIds:
+    weighted = tuple(ids.weights is not None for ids in given)
+    starts = torch.tensor([0, *(len(ids.values) for ids in given)]).cumsum(0)
+    if int(starts[-1]) > MOST_IDS:
+        raise FeedError("a batch with too many ids", got=f"{int(starts[-1]):,}", want=f"{MOST_IDS:,} at most")
+    weights = None
+    if any(weighted):
+        parts = [torch.ones(len(ids.values)) if ids.weights is None else ids.weights for ids in given]
+        weights = torch.cat(parts)
+    offsets = torch.stack([ids.offsets for ids in given]) + starts[:-1, None]
+    return PackedIds(torch.cat([ids.values for ids in given]), offsets, weights, weighted)

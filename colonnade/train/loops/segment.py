@@ -1,0 +1,285 @@
+"""Pooling of looked-up rows into the outputs, and the way back, where an id's gradients are added before they leave.
+
+The forward pass adds in TensorFlow's order, as the cpu backend does: the same bits. Both passes have one writer for
+each value, in a fixed order: the same bits each time, for any number of parts.
+
+Legend: `features` is the address of F features of FEATURE_BYTES; B batch rows; N elements; n elements of one batch row;
+U rows; D embedding_dim.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from colonnade.backends.cpu.intrinsics import prefetch, scratch
+from colonnade.backends.cpu.rows import (
+    OVER,
+    PLAIN,
+    TIMES,
+    add_rows,
+    add_weighted,
+    copy_row,
+    divide,
+    leading,
+    max_rows,
+    max_weighted,
+)
+from colonnade.backends.lanes import LANES, add_lanes, lanes, load_lanes, mul_lanes, store_lanes
+from colonnade.backends.memory import kernel, load_f32, load_i32, load_i64, load_u8, store_f32, store_i64, store_u8
+from colonnade.train.loops.entry import entry
+
+# A feature.
+ROWS = 0  # address of the looked-up rows, float32 [U, D]
+DIM = 8
+OFFSETS = 16  # int64 [B + 1]
+INVERSE = 24  # int32 [N], the row of each element
+WEIGHTS = 32  # float32 [N], 0: none
+POOLING = 40
+OUT = 48  # where batch row 0 begins; of NONE, element 0 of the feature
+STRIDE = 56  # bytes between batch rows
+GRAD_OUT = 64  # as OUT
+GRADS = 72  # float32 [U, D], added to
+GRAD_WEIGHTS = 80  # float32 [N], added to; 0: not wanted
+FEATURE_BYTES = 96
+
+SUM, MEAN, SQRTN, MAX, NONE = range(5)
+POOLINGS = {"sum": SUM, "mean": MEAN, "sqrtn": SQRTN, "max": MAX, "none": NONE}
+ZERO, ONE = np.float32(0), np.float32(1)
+CHUNK = 256
+"""Rows whose addresses are written down at a time; a multiple of 8."""
+AHEAD = 8
+
+_addresses = scratch(8 * CHUNK)
+
+
+@kernel
+def _zero(out: int, dim: int) -> None:
+    for k in range(dim):
+        store_f32(out + 4 * k, ZERO)
+
+
+@kernel
+def _locate(feature: int, start: int, n: int, addresses: int) -> None:
+    """The addresses of the rows of n elements."""
+    rows, inverse, size = load_i64(feature + ROWS), load_i64(feature + INVERSE), 4 * load_i64(feature + DIM)
+    for i in range(n):
+        row = rows + size * load_i32(inverse + 4 * (start + i))
+        prefetch(row)
+        if size > 64:
+            prefetch(row + 64)
+        store_i64(addresses + 8 * i, row)
+
+
+@kernel
+def _weight_sum(weights: int, n: int, squared: bool) -> np.float32:
+    total = ZERO
+    for i in range(n):
+        x = load_f32(weights + 4 * i)
+        total += x * x if squared else x
+    return total
+
+
+@kernel
+def _divisor(pooling: int, weights: int, n: int) -> np.float32:
+    """What the sum over a batch row is divided by. weights: address of its first, 0: none."""
+    if pooling == MEAN:
+        return np.float32(n) if weights == 0 else _weight_sum(weights, n, False)
+    if pooling == SQRTN:
+        return np.float32(np.sqrt(np.float32(n) if weights == 0 else _weight_sum(weights, n, True)))
+    return ONE
+
+
+@kernel
+def _pool_plain(feature: int, start: int, n: int, out: int, addresses: int) -> None:
+    pooling, dim, done = load_i64(feature + POOLING), load_i64(feature + DIM), 0
+    lead = leading(n)
+    while done < n:
+        # Behind the first `lead` rows, whole groups of eight.
+        size = min(n - done, CHUNK) if done > 0 else lead + (min(n, CHUNK) - lead) // 8 * 8
+        _locate(feature, start + done, size, addresses)
+        if pooling == MAX:
+            max_rows(addresses, size, done == 0, out, dim)
+        else:
+            last = done + size == n and pooling != SUM and n > 1
+            how = (TIMES if n < 10 else OVER) if last else PLAIN
+            divisor = _divisor(pooling, 0, n)
+            factor = ONE / divisor if how == TIMES else divisor
+            add_rows(addresses, size, lead if done == 0 else 0, out, dim, how, factor)
+        done += size
+
+
+@kernel
+def _pool_weighted(feature: int, start: int, n: int, out: int, addresses: int) -> None:
+    pooling, dim, done = load_i64(feature + POOLING), load_i64(feature + DIM), 0
+    weights = load_i64(feature + WEIGHTS) + 4 * start
+    while done < n:
+        size = min(n - done, CHUNK)
+        _locate(feature, start + done, size, addresses)
+        if pooling == MAX:
+            max_weighted(addresses, weights + 4 * done, size, done == 0, out, dim)
+        else:
+            add_weighted(addresses, weights + 4 * done, size, done == 0, out, dim)
+        done += size
+    if pooling in (MEAN, SQRTN):
+        divide(out, dim, _divisor(pooling, weights, n))
+
+
+@kernel
+def _copy(feature: int, batch: int) -> None:
+    """Of a feature that is not pooled: every element's row, times its weight."""
+    offsets, inverse = load_i64(feature + OFFSETS), load_i64(feature + INVERSE)
+    rows, dim, weights = load_i64(feature + ROWS), load_i64(feature + DIM), load_i64(feature + WEIGHTS)
+    first = load_i64(offsets)
+    for i in range(first, load_i64(offsets + 8 * batch)):
+        row = rows + 4 * dim * load_i32(inverse + 4 * i)
+        out = load_i64(feature + OUT) + load_i64(feature + STRIDE) * (i - first)
+        if weights == 0:
+            copy_row(row, out, dim)
+        else:
+            for k in range(dim):
+                store_f32(out + 4 * k, load_f32(row + 4 * k) * load_f32(weights + 4 * i))
+
+
+@entry
+def pool(features: int, begin: int, end: int, batch: int) -> int:
+    """Write the outputs of features `begin` to `end`; zeros for a batch row without elements."""
+    addresses = _addresses()
+    for f in range(begin, end):
+        feature = features + FEATURE_BYTES * f
+        if load_i64(feature + POOLING) == NONE:
+            _copy(feature, batch)
+            continue
+        offsets, dim = load_i64(feature + OFFSETS), load_i64(feature + DIM)
+        for b in range(batch):
+            start = load_i64(offsets + 8 * b)
+            n = load_i64(offsets + 8 * b + 8) - start
+            out = load_i64(feature + OUT) + load_i64(feature + STRIDE) * b
+            if n == 0:
+                _zero(out, dim)
+            elif load_i64(feature + WEIGHTS) == 0:
+                _pool_plain(feature, start, n, out, addresses)
+            else:
+                _pool_weighted(feature, start, n, out, addresses)
+    return 0
+
+
+# --- backward ---------------------------------------------------------------------------------------------------------
+@kernel
+def _add_scaled(to: int, source: int, dim: int, factor: np.float32) -> None:
+    k, many = 0, lanes(factor)
+    while k + LANES <= dim:
+        store_lanes(to + 4 * k, add_lanes(load_lanes(to + 4 * k), mul_lanes(load_lanes(source + 4 * k), many)))
+        k += LANES
+    while k < dim:
+        store_f32(to + 4 * k, load_f32(to + 4 * k) + load_f32(source + 4 * k) * factor)
+        k += 1
+
+
+@kernel
+def _product(a: int, b: int, dim: int) -> float:
+    total = 0.0
+    for k in range(dim):
+        total += float(load_f32(a + 4 * k)) * float(load_f32(b + 4 * k))
+    return total
+
+
+@kernel
+def _reciprocal(divisor: np.float32) -> np.float32:
+    return ZERO if divisor == ZERO else ONE / divisor
+
+
+@kernel
+def _back_sum(feature: int, start: int, n: int, grad: int, part: int, parts: int) -> None:
+    """The gradients of rows of one batch row, pooled by sum, mean or sqrtn."""
+    dim, inverse, grads = load_i64(feature + DIM), load_i64(feature + INVERSE), load_i64(feature + GRADS)
+    weights, pooling = load_i64(feature + WEIGHTS), load_i64(feature + POOLING)
+    scale = _reciprocal(_divisor(pooling, weights + 4 * start if weights != 0 else 0, n))
+    for i in range(start, start + n):
+        prefetch(grads + 4 * dim * load_i32(inverse + 4 * (i + AHEAD if i + AHEAD < start + n else i)))
+        u = load_i32(inverse + 4 * i)
+        if u % parts == part:
+            factor = scale if weights == 0 else load_f32(weights + 4 * i) * scale
+            _add_scaled(grads + 4 * dim * u, grad, dim, factor)
+
+
+@kernel
+def _back_max(feature: int, start: int, n: int, out: int, grad: int, part: int, parts: int, taken: int) -> None:
+    """The gradient of each greatest value goes to its first element."""
+    dim, inverse, grads = load_i64(feature + DIM), load_i64(feature + INVERSE), load_i64(feature + GRADS)
+    rows, weights, wanted = load_i64(feature + ROWS), load_i64(feature + WEIGHTS), load_i64(feature + GRAD_WEIGHTS)
+    for k in range(dim):
+        store_u8(taken + k, np.uint8(0))
+    for i in range(start, start + n):
+        u = load_i32(inverse + 4 * i)
+        factor = ONE if weights == 0 else load_f32(weights + 4 * i)
+        of_weight = 0.0
+        for k in range(dim):
+            value, most = load_f32(rows + 4 * (dim * u + k)), load_f32(out + 4 * k)
+            product = value if weights == 0 else value * factor
+            if load_u8(taken + k) == 0 and (product == most or (product != product and most != most)):
+                store_u8(taken + k, np.uint8(1))
+                g = load_f32(grad + 4 * k)
+                of_weight += float(g) * float(value)
+                if u % parts == part:
+                    to = grads + 4 * (dim * u + k)
+                    store_f32(to, load_f32(to) + g * factor)
+        if wanted != 0 and part == 0:
+            store_f32(wanted + 4 * i, load_f32(wanted + 4 * i) + np.float32(of_weight))
+
+
+@kernel
+def _back_weights(feature: int, start: int, n: int, out: int, grad: int) -> None:
+    """The gradients of weights of one batch row, pooled by sum, mean or sqrtn."""
+    dim, inverse, rows = load_i64(feature + DIM), load_i64(feature + INVERSE), load_i64(feature + ROWS)
+    weights, wanted = load_i64(feature + WEIGHTS), load_i64(feature + GRAD_WEIGHTS)
+    pooling = load_i64(feature + POOLING)
+    scale = _reciprocal(_divisor(pooling, weights + 4 * start, n))
+    along = 0.0 if pooling == SUM else _product(grad, out, dim)
+    for i in range(start, start + n):
+        u, x = load_i32(inverse + 4 * i), load_f32(weights + 4 * i)
+        own = _product(grad, rows + 4 * dim * u, dim)
+        less = along * float(x) * float(scale) if pooling == SQRTN else along
+        added = np.float32((own - less) * float(scale))
+        store_f32(wanted + 4 * i, load_f32(wanted + 4 * i) + added)
+
+
+@kernel
+def _back_copy(feature: int, batch: int, part: int, parts: int) -> None:
+    offsets, inverse = load_i64(feature + OFFSETS), load_i64(feature + INVERSE)
+    dim, weights, wanted = load_i64(feature + DIM), load_i64(feature + WEIGHTS), load_i64(feature + GRAD_WEIGHTS)
+    first = load_i64(offsets)
+    for i in range(first, load_i64(offsets + 8 * batch)):
+        u = load_i32(inverse + 4 * i)
+        grad = load_i64(feature + GRAD_OUT) + load_i64(feature + STRIDE) * (i - first)
+        if u % parts == part:
+            factor = ONE if weights == 0 else load_f32(weights + 4 * i)
+            _add_scaled(load_i64(feature + GRADS) + 4 * dim * u, grad, dim, factor)
+        if wanted != 0 and part == 0:
+            own = _product(grad, load_i64(feature + ROWS) + 4 * dim * u, dim)
+            store_f32(wanted + 4 * i, load_f32(wanted + 4 * i) + np.float32(own))
+
+
+@entry
+def spread(features: int, count: int, batch: int, part: int, parts: int, taken: int) -> int:
+    """Add the gradient of the outputs to those of the rows u with u % parts = part.
+
+    taken: D bytes, overwritten.   Facts: part 0 writes the gradients of weights too.
+    """
+    for f in range(count):
+        feature = features + FEATURE_BYTES * f
+        pooling, offsets = load_i64(feature + POOLING), load_i64(feature + OFFSETS)
+        if pooling == NONE:
+            _back_copy(feature, batch, part, parts)
+            continue
+        stride = load_i64(feature + STRIDE)
+        for b in range(batch):
+            start = load_i64(offsets + 8 * b)
+            n = load_i64(offsets + 8 * b + 8) - start
+            out, grad = load_i64(feature + OUT) + stride * b, load_i64(feature + GRAD_OUT) + stride * b
+            if n > 0 and pooling == MAX:
+                _back_max(feature, start, n, out, grad, part, parts, taken)
+            elif n > 0:
+                _back_sum(feature, start, n, grad, part, parts)
+                if part == 0 and load_i64(feature + GRAD_WEIGHTS) != 0:
+                    _back_weights(feature, start, n, out, grad)
+    return 0

@@ -1,0 +1,31 @@
+"""What optimizers need of vectors of eight float32, beside `backends/lanes.py`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba.core import cgutils
+
+from colonnade.backends.lanes import LANES, LANES_TYPE, VECTOR, lane_of
+from colonnade.backends.memory import intrinsic, kernel
+
+
+@intrinsic
+def sqrt_lanes(typing: Any, a: Any) -> Any:
+    """The square root of every lane."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(VECTOR, [VECTOR])
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{LANES}f32"), args)
+
+    return LANES_TYPE(LANES_TYPE), generate
+
+
+@kernel
+def sum_of(a: Any) -> float:
+    """The sum of all lanes, in double precision."""
+    total = 0.0
+    for k in range(LANES):
+        total += float(lane_of(a, k))
+    return total

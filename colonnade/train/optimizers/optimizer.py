@@ -1,0 +1,70 @@
+"""What an optimizer says: its state, the numbers of a step, and its rule as torch computes it.
+
+Legend: U rows; D embedding_dim.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from colonnade.errors import OptionError
+from colonnade.train.optimizers.schedules import Schedule
+
+Rate = float | Schedule
+
+
+@dataclass(frozen=True)
+class State:
+    """A part of a row's state. per_value: whether there is one number for each value, or one for the row."""
+
+    name: str
+    initial: float = 0.0
+    per_value: bool = True
+
+
+class Optimizer(ABC):
+    """A frozen dataclass: a rule and its settings.
+
+    loop: the name of the loop that computes it.   Facts: `eps` and the other numbers are float32 in the loops, and
+    state is float32 whatever the values are stored in.
+    """
+
+    loop: ClassVar[str]
+    lr: Rate
+
+    @property
+    @abstractmethod
+    def states(self) -> tuple[State, ...]:
+        """What is kept of each row; those per value first."""
+
+    @abstractmethod
+    def scalars(self, step: int, lr: float) -> tuple[float, ...]:
+        """The numbers that the loop reads. step: how often the table was updated, this time included."""
+
+    @abstractmethod
+    def reference(
+        self, values_UD: torch.Tensor, states: tuple[torch.Tensor, ...], grads_UD: torch.Tensor, step: int, lr: float
+    ) -> torch.Tensor:
+        """The new values; the states, `[U, D]` or `[U, 1]`, are changed in place."""
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step of the training."""
+        return self.lr.at(step) if isinstance(self.lr, Schedule) else self.lr
+
+    def num_states(self, embedding_dim: int) -> int:
+        """Numbers of state of a row."""
+        return sum(embedding_dim if state.per_value else 1 for state in self.states)
+
+    def fresh(self, embedding_dim: int) -> list[float]:
+        """The state of a new row."""
+        return [s.initial for s in self.states for _ in range(embedding_dim if s.per_value else 1)]
+
+
+def refuse_unless(holds: bool, what: object, want: str) -> None:
+    """Errors: OptionError naming an optimizer, unless the condition holds."""
+    if not holds:
+        raise OptionError("an optimizer that cannot work", got=str(what), want=want)

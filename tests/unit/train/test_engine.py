@@ -1,0 +1,263 @@
+"""The engine against torch's EmbeddingBag on a dense copy, its modes, its state, its errors."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colonnade.errors import BudgetError, FeedError, OptionError
+from colonnade.train.admission import ByCount
+from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature
+from colonnade.train.eviction import ByAge
+from colonnade.train.ids import Ids, pack
+from colonnade.train.initializers import Constant, Normal
+from colonnade.train.optimizers import Adagrad, Adam, Sgd
+from colonnade.train.table_config import TableConfig
+
+KEYS = [-1, 0, 1, 2**63 - 1, -(2**63), 77, -(2**40)]
+
+
+def ids_of(rows: list[list[int]], weights: list[float] | None = None) -> Ids:
+    values = torch.tensor([x for row in rows for x in row], dtype=torch.int64)
+    offsets = torch.tensor([0, *(len(row) for row in rows)]).cumsum(0)
+    return Ids(values, offsets, None if weights is None else torch.tensor(weights))
+
+
+ROWS = st.lists(st.lists(st.integers(0, len(KEYS) - 1), max_size=6), min_size=3, max_size=3)
+
+
+@given(st.lists(ROWS, min_size=4, max_size=4), st.sampled_from(["sum", "mean", "max"]), st.integers(1, 3))
+def test_a_step_is_that_of_an_embedding_bag_on_a_dense_copy(
+    batches: list[list[list[int]]], pooling: str, steps: int
+) -> None:
+    """Two features share a table, two have one of another layout; all in one output."""
+    a, b = (TableConfig(n, d, initializer=Normal(0, 1), optimizer=Sgd(0.1)) for n, d in (("a", 4), ("b", 5)))
+    features = [EmbeddingFeature(f"f{k}", t, pooling) for k, t in enumerate((a, b, a, b))]
+    engine = EmbeddingEngine(features, {"deep": [f.name for f in features], "alone": ["f2"]})
+    keys = torch.tensor(KEYS)
+    engine.train()
+    engine({f.name: ids_of([KEYS, [], []]) for f in features})
+    engine.zero_grad()
+    dense = {n: torch.nn.Parameter(engine.table(n).read(keys)[0]) for n in "ab"}
+    optimizer = torch.optim.SGD(dense.values(), lr=0.1)
+    for _ in range(steps):
+        given = {
+            f.name: ids_of([[KEYS[k] for k in row] for row in rows]) for f, rows in zip(features, batches, strict=True)
+        }
+        made = engine(given)
+        parts = []
+        for feature, rows in zip(features, batches, strict=True):
+            flat = ids_of(rows)
+            bags = torch.nn.functional.embedding_bag(
+                flat.values, dense[feature.table.name], flat.offsets[:-1], mode=pooling
+            )
+            parts.append(bags)
+        want = torch.cat(parts, 1)
+        torch.testing.assert_close(made["deep"], want)
+        torch.testing.assert_close(made["alone"], parts[2])
+        factors = torch.arange(want.numel()).reshape(want.shape).float().sin()
+        loss = (made["deep"] * factors).sum() + made["alone"].square().sum()
+        (loss, other) = (loss, (want * factors).sum() + parts[2].square().sum())
+        loss.backward()
+        optimizer.zero_grad()
+        other.backward()
+        engine.step()
+        optimizer.step()
+    for name, weight in dense.items():
+        torch.testing.assert_close(engine.table(name).read(keys)[0], weight.detach(), rtol=1e-4, atol=1e-5)
+
+
+def one(pooling: str = "sum", **options: object) -> EmbeddingEngine:
+    return EmbeddingEngine([EmbeddingFeature("f", TableConfig("t", 3, **options), pooling)])  # type: ignore[arg-type]
+
+
+def test_in_eval_mode_nothing_changes() -> None:
+    engine = one(default=0.25)
+    engine({"f": ids_of([[1], [2]])})
+    engine.zero_grad()
+    engine.eval()
+    out = engine({"f": ids_of([[1], [9], []])})["f"]
+    assert not out.requires_grad and out[1].tolist() == [0.25] * 3 and out[2].tolist() == [0.0] * 3
+    assert engine.table("t").ids().tolist() == [1, 2] and engine.groups[0].pending == []
+    store = engine.groups[0].store
+    assert store.counts(store.rows_of(0)).tolist() == [1, 1]
+
+
+def test_gradients_of_weights_reach_who_made_them() -> None:
+    engine = one("mean", initializer=Normal(0, 1))
+    weights = torch.tensor([0.5, 2.0], requires_grad=True)
+    batch = {"f": Ids(torch.tensor([1, 2]), torch.tensor([0, 2]), weights)}
+    engine(batch)["f"].sum().backward()
+    rows = engine.table("t").read(torch.tensor([1, 2]))[0].sum(1)
+    want = (rows - (rows * weights.detach()).sum() / 2.5) / 2.5
+    torch.testing.assert_close(weights.grad, want)
+
+
+def test_a_feature_that_is_not_pooled_has_a_row_for_each_id() -> None:
+    engine = one("none", initializer=Normal(0, 1), optimizer=Sgd(1.0))
+    out = engine({"f": ids_of([[1, 2, 1], [], [2]])})["f"]
+    assert out.shape == (4, 3) and torch.equal(out[0], out[2]) and torch.equal(out[1], out[3])
+    before = out.detach().clone()
+    out.sum().backward()
+    engine.step()
+    torch.testing.assert_close(engine.table("t").read(torch.tensor([1, 2]))[0], before[:2] - 2)
+
+
+def test_a_frozen_table_stands_still() -> None:
+    engine = one(initializer=Normal(0, 1), optimizer=Sgd(1.0))
+    engine({"f": ids_of([[1]])})["f"].sum().backward()
+    engine.step()
+    before = engine.table("t").read(torch.tensor([1]))[0]
+    engine.freeze("t")
+    engine({"f": ids_of([[1], [5]])})["f"].sum().backward()
+    engine.step()
+    assert torch.equal(before, engine.table("t").read(torch.tensor([1]))[0]) and len(engine.table("t")) == 1
+    engine.freeze("t", False)
+    engine({"f": ids_of([[1], [5]])})["f"].sum().backward()
+    engine.step()
+    torch.testing.assert_close(before - 1, engine.table("t").read(torch.tensor([1]))[0])
+    assert len(engine.table("t")) == 2
+
+
+def test_a_row_that_is_deleted_between_lookup_and_step_learns_nothing() -> None:
+    engine = one(initializer=Constant(1.0), optimizer=Sgd(1.0))
+    engine({"f": ids_of([[1], [2]])})["f"].sum().backward()
+    engine.table("t").delete(torch.tensor([1]))
+    engine.table("t").write(torch.tensor([3]), torch.full((1, 3), 7.0))  # in the row that was 1's
+    engine.step()
+    rows, there = engine.table("t").read(torch.tensor([1, 2, 3]))
+    assert rows[:, 0].tolist() == [0.0, 0.0, 7.0] and there.tolist() == [False, True, True]
+
+
+def test_works_in_autocast_with_a_dense_network() -> None:
+    engine = one(initializer=Normal(0, 1), optimizer=Sgd(0.1), dtype="bfloat16")
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2))
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(engine({"f": ids_of([[1, 2], [1]])})["f"]).float().square().sum()
+    loss.backward()
+    before = engine.table("t").read(torch.tensor([1]))[0]
+    assert engine.step() and not torch.equal(before, engine.table("t").read(torch.tensor([1]))[0])
+
+
+def trained(engine: EmbeddingEngine, seeds: range) -> None:
+    for seed in seeds:
+        rng = np.random.default_rng(seed)
+        rows = [rng.integers(0, 9, 4).tolist() for _ in range(3)]
+        engine({"f": ids_of(rows), "g": ids_of(rows)})["f"].square().sum().backward()
+        engine.step()
+        engine.evict()
+
+
+def resumable(name: str = "a", **options: object) -> EmbeddingEngine:
+    a = TableConfig(
+        name, 3, "bfloat16", Normal(0, 1), Adam(0.1), key="a", admission=ByCount(3), eviction=(ByAge(2),), **options
+    )  # type: ignore[arg-type]
+    b = TableConfig("b", 4, "float16", optimizer=Adagrad(0.1))
+    return EmbeddingEngine([EmbeddingFeature("f", a), EmbeddingFeature("g", b, "mean")])
+
+
+def test_a_run_that_is_resumed_goes_on_with_the_same_bits() -> None:
+    whole = resumable()
+    trained(whole, range(8))
+    first = torch.nn.ModuleDict({"embedding": resumable()})
+    trained(first["embedding"], range(4))
+    file = io.BytesIO()
+    torch.save(first.state_dict(), file)
+    file.seek(0)
+    second = torch.nn.ModuleDict({"embedding": resumable("renamed")})  # of the same key
+    trained(second["embedding"], range(100, 103))  # replaced by what is loaded
+    second.load_state_dict(torch.load(file, weights_only=True))
+    trained(second["embedding"], range(4, 8))
+    ours, theirs = second["embedding"].state_dict(), whole.state_dict()
+    assert set(ours) == set(theirs)
+    for name in ours:
+        if name.split(".")[-1] == "ids":
+            start = name[: -len("ids")]
+            orders = [state[name].sort().indices for state in (ours, theirs)]
+            for part in ("ids", "values", "states", "use"):
+                if start + part in ours:
+                    mine, other = (s[start + part][o] for s, o in zip((ours, theirs), orders, strict=True))
+                    assert torch.equal(mine, other), start + part
+        elif "." not in name or name.split(".")[-1] in ("updates", "evicted"):
+            assert torch.equal(ours[name], theirs[name]), name
+
+
+def test_a_state_that_does_not_fit_changes_nothing() -> None:
+    engine, other = one(), one(optimizer=Adam())
+    other({"f": ids_of([[1, 2]])})
+    engine({"f": ids_of([[5]])})
+    with pytest.raises(RuntimeError, match=r"states are torch.float32 \[2, 6\], want torch.float32 \[2, 3\]"):
+        engine.load_state_dict(other.state_dict())
+    with pytest.raises(RuntimeError, match="Missing key"):
+        engine.load_state_dict({})
+    with pytest.raises(RuntimeError, match="Unexpected key"):
+        engine.load_state_dict(engine.state_dict() | {"u.ids": torch.zeros(0)})
+    assert engine.table("t").ids().tolist() == [5]
+
+
+def test_too_much_memory_is_an_error_in_the_users_terms() -> None:
+    engine = EmbeddingEngine([EmbeddingFeature("f", TableConfig("t", 3))], budget=4_000_000)
+    engine({"f": ids_of([[1], [2]])})
+    with pytest.raises(BudgetError, match="tables 't'"):
+        engine({"f": ids_of([list(range(10**6))])})
+    assert len(engine.table("t")) == 2
+
+
+def test_a_batch_without_rows_and_without_ids() -> None:
+    engine = one("mean")
+    for rows in ([], [[]], [[], []]):
+        out = engine({"f": ids_of(rows)})["f"]
+        assert out.shape == (len(rows), 3) and not out.any()
+        out.sum().backward()
+        engine.step()
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        ({}, "'f': missing"),
+        ({"f": Ids(torch.tensor([1.0]), torch.tensor([0, 1]))}, "values torch.float32"),
+        ({"f": Ids(torch.tensor([1]), torch.tensor([0, 1], dtype=torch.int32))}, "offsets torch.int32"),
+        ({"f": Ids(torch.tensor([1]), torch.tensor([0, 2]))}, r"offsets \[0, 2\] for 1 values"),
+        ({"f": Ids(torch.tensor([1]), torch.tensor([1, 1]))}, r"offsets \[1, 1\] for 1 values"),
+        ({"f": Ids(torch.tensor([1]), torch.tensor([0, 2, 1]))}, r"offsets \[0, 2, 1\] for 1 values"),
+        ({"f": Ids(torch.tensor([1]), torch.zeros(0, dtype=torch.int64))}, "no offsets"),
+        ({"f": Ids(torch.tensor([1]), torch.tensor([0, 1]), torch.ones(2))}, r"weights torch.float32 \[2\]"),
+    ],
+)
+def test_a_batch_that_cannot_be_read_is_refused(batch: dict[str, Ids], said: str) -> None:
+    engine = one()
+    with pytest.raises(FeedError, match=said):
+        engine(batch)
+    assert len(engine.table("t")) == 0
+
+
+def test_every_bad_feature_is_listed() -> None:
+    good = ids_of([[1], [2]])
+    with pytest.raises(FeedError) as told:
+        pack(["a", "b", "c"], {"a": good, "b": Ids(torch.tensor([1.0]), good.offsets)})
+    assert "'b': values" in str(told.value) and "'c': missing" in str(told.value)
+    with pytest.raises(FeedError, match=r"'b': offsets \[2\]"):
+        pack(["a", "b"], {"a": good, "b": ids_of([[1]])})
+
+
+def test_settings_that_do_not_fit_together_are_listed() -> None:
+    a, twice = TableConfig("a", 0, "int8", repeats="max"), TableConfig("a", 3, key="a")
+    features = [EmbeddingFeature("f", a, "median"), EmbeddingFeature("f", twice, "none")]
+    with pytest.raises(OptionError) as told:
+        EmbeddingEngine(features, {"x": ["f", "g"], "y": []})
+    for said in ("embedding_dim 0", "'int8'", "'max'", "feature 'f' twice", "table 'a' twice", "median", "'g'", "'y'"):
+        assert said in str(told.value), said
+
+
+def test_a_summary_names_tables_rows_and_bytes() -> None:
+    engine = resumable()
+    trained(engine, range(3))
+    text = engine.summary()
+    assert "b " in text and "bfloat16" in text and "Adagrad" in text and f"{engine.budget.used:,} bytes" in text
+    assert text in repr(engine).replace("\n  ", "\n")

@@ -1,0 +1,161 @@
+"""Pooling and its gradients: against the backends' reference, torch's autograd in float64, EmbeddingBag."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from colonnade.core.pooling import pool
+from colonnade.train.reduce.segment import Elements, Segment, SegmentPlan, reference
+
+EPS = float(np.finfo(np.float32).eps)
+
+
+@dataclass
+class Drawn:
+    """A batch: what is pooled, and how."""
+
+    segments: list[Segment]
+    widths: list[int]
+    elements: Elements
+    weights: torch.Tensor | None
+    rows: list[torch.Tensor]
+
+
+def drawn(seed: int, batch: int, longest: int, corners: bool = False) -> Drawn:
+    """Features of every pooling over two matrices; two share an output."""
+    rng = np.random.default_rng(seed)
+    dims = [int(rng.choice([1, 4, 8, 11, 16])), int(rng.choice([3, 8, 24]))]
+    poolings = ["sum", "mean", "sqrtn", "max", "none", "sum", "mean", "sqrtn", "max", "none"]
+    segments, widths, at = [], [0], 0
+    for f, pooling in enumerate(poolings):
+        dim = dims[f % 2]
+        if pooling == "none":
+            widths.append(dim)
+            segments.append(Segment(f % 2, dim, pooling, len(widths) - 1))
+        else:
+            segments.append(Segment(f % 2, dim, pooling, 0, at))
+            at += dim
+    widths[0] = at
+    lengths = rng.integers(0, longest + 1, (len(segments), batch))
+    lengths[rng.random(lengths.shape) < 0.2] = 0
+    ends = lengths.cumsum().reshape(lengths.shape)
+    offsets = np.zeros((len(segments), batch + 1), np.int64)
+    offsets[:, 1:] = ends
+    offsets[1:, 0] = ends[:-1, -1] if batch else 0
+    total, sizes = int(lengths.sum()), [7, 5]
+    inverse = rng.integers(0, 5, total).astype(np.int32)
+    rows = [torch.from_numpy(rng.normal(size=(n, d)).astype(np.float32)) for n, d in zip(sizes, dims, strict=True)]
+    if corners:
+        for x in rows:
+            x.view(-1)[::3] = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0])[
+                torch.arange(len(x.view(-1)[::3])) % 5
+            ]
+    weights = torch.from_numpy(rng.choice([-1.0, 0.0, 0.5, 1.0, 2.25], total).astype(np.float32))
+    weighted = tuple(f >= 5 for f in range(len(segments)))
+    return Drawn(segments, widths, Elements(offsets, inverse, weighted), weights, rows)
+
+
+def parts_of(case: Drawn, outputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
+    return [outputs[s.output][:, s.at : s.at + s.embedding_dim] for s in case.segments]
+
+
+@given(st.integers(0, 2**32), st.integers(0, 5), st.sampled_from([1, 3, 12, 300]), st.booleans())
+def test_outputs_have_the_bits_of_the_backends(seed: int, batch: int, longest: int, corners: bool) -> None:
+    case = drawn(seed, batch, longest, corners)
+    made = parts_of(case, SegmentPlan(case.segments, case.widths).run(case.elements, case.weights, case.rows))
+    for f, (segment, part) in enumerate(zip(case.segments, made, strict=True)):
+        offsets = case.elements.offsets[f]
+        vectors = case.rows[segment.rows][torch.from_numpy(case.elements.inverse[offsets[0] : offsets[-1]]).long()]
+        weights = case.weights[int(offsets[0]) : int(offsets[-1])] if case.elements.weighted[f] else None
+        if segment.pooling == "none":
+            want = vectors if weights is None else vectors * weights[:, None]
+        else:
+            numbers = torch.repeat_interleave(torch.arange(batch), torch.from_numpy(np.diff(offsets)))
+            want = pool(vectors, numbers, weights, segment.pooling, batch)
+        # A CPU may multiply and add at once, where there are weights.
+        exact = weights is None or segment.pooling in ("none", "max")
+        rtol, atol = (0.0, 0.0) if exact else (1e-5, 1e-4)
+        what = f"{segment} of {np.diff(offsets)} elements"
+        torch.testing.assert_close(
+            part, want, rtol=rtol, atol=atol, equal_nan=True, msg=lambda said, what=what: f"{said}\n{what}"
+        )
+
+
+@given(st.integers(0, 2**32), st.integers(0, 5), st.sampled_from([1, 3, 12, 300]))
+def test_gradients_are_those_of_torch_in_double(seed: int, batch: int, longest: int) -> None:
+    case = drawn(seed, batch, longest)
+    rows = [x.clone().requires_grad_() for x in case.rows]
+    weights = case.weights.clone().requires_grad_()
+    outputs = SegmentPlan(case.segments, case.widths).run(case.elements, weights, rows)
+    exact_rows = [x.double().requires_grad_() for x in case.rows]
+    exact_weights = case.weights.double().requires_grad_()
+    rng = torch.Generator().manual_seed(seed % 2**31)
+    total, exact = torch.zeros(()), torch.zeros((), dtype=torch.float64)
+    for f, (segment, part) in enumerate(zip(case.segments, parts_of(case, outputs), strict=True)):
+        by = exact_weights if case.elements.weighted[f] else None
+        want = reference(segment, case.elements.offsets[f], case.elements.inverse, by, exact_rows[segment.rows])
+        factors = torch.randn(want.shape, generator=rng)
+        total, exact = total + (part * factors).sum(), exact + (want * factors).sum()
+    total.backward()
+    exact.backward()
+    pairs = [*zip(rows, exact_rows, strict=True), (weights, exact_weights)]
+    for ours, theirs in pairs:
+        want = torch.zeros_like(theirs) if theirs.grad is None else theirs.grad
+        scale = max(1.0, float(want.abs().max()) if want.numel() else 1.0)
+        torch.testing.assert_close(ours.grad.double(), want, rtol=1e-4, atol=2e-5 * scale)
+
+
+def test_the_same_bits_twice() -> None:
+    found = []
+    for _ in range(2):
+        case = drawn(3, 50, 30)
+        rows = [x.requires_grad_() for x in case.rows]
+        sum(x.square().sum() for x in SegmentPlan(case.segments, case.widths).run(case.elements, None, rows)).backward()
+        found.append([x.grad for x in rows])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+BAGS = {
+    "three": ([0, 1, 2, 2], [0, 2, 2, 3, 3], [[3, 30], [0, 0], [3, 30], [0, 0]], [[1.5, 15], [0, 0], [3, 30], [0, 0]]),
+    "empty": ([], [0, 0, 0], [[0, 0], [0, 0]], [[0, 0], [0, 0]]),
+    "no rows": ([], [0], [], []),
+}
+
+
+@pytest.mark.parametrize("name", BAGS)
+@pytest.mark.parametrize("pooling", ["sum", "mean", "max"])
+def test_empty_bags_are_zeros_as_in_embedding_bag(name: str, pooling: str) -> None:
+    ids, offsets, sums, means = BAGS[name]
+    rows = torch.tensor([[k + 1.0, 10.0 * (k + 1)] for k in range(4)], requires_grad=True)
+    elements = Elements(np.array([offsets], np.int64), np.array(ids, np.int32), (False,))
+    (out,) = SegmentPlan([Segment(0, 2, pooling, 0)], [2]).run(elements, None, [rows])
+    want = {"sum": sums, "mean": means, "max": [[2.0, 20.0], *sums[1:]] if name == "three" else sums}[pooling]
+    assert out.tolist() == torch.tensor(want).reshape(-1, 2).tolist()
+    out.sum().backward()
+    if len(offsets) > 1:
+        dense = torch.nn.EmbeddingBag.from_pretrained(rows.detach().clone(), freeze=False, mode=pooling)
+        their = dense(torch.tensor(ids, dtype=torch.int64), torch.tensor(offsets[:-1]))
+        assert torch.equal(their, out)
+        their.sum().backward()
+        torch.testing.assert_close(dense.weight.grad, rows.grad)
+    else:
+        assert not rows.grad.any()
+
+
+def test_gradients_that_are_views_and_of_half_precision_are_taken() -> None:
+    case = drawn(5, 4, 6)
+    plan = SegmentPlan(case.segments, case.widths)
+    grads = []
+    for half in (False, True):
+        rows = [x.detach().clone().requires_grad_() for x in case.rows]
+        outputs = plan.run(case.elements, case.weights, rows)
+        first = outputs[0].bfloat16() if half else outputs[0]
+        first.sum().backward()  # one number, seen as [B, W]
+        grads.append([x.grad for x in rows])
+    assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
