@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from colonnade.core.ragged import Ragged
 from colonnade.errors import GradientError, OptionError, listed
 from colonnade.train.engine_state import load_group, saved_group
 from colonnade.train.gradients import GradientPolicy
 from colonnade.train.group import TableGroup, Update
-from colonnade.train.ids import Ids, PackedIds, pack
+from colonnade.train.ids import PackedIds, pack
 from colonnade.train.loops.segment import POOLINGS
 from colonnade.train.reduce.segment import Elements, Segment, SegmentPlan
 from colonnade.train.table_config import TableConfig
@@ -84,7 +85,7 @@ class EmbeddingEngine(torch.nn.Module):
         return SegmentPlan(segments, widths)
 
     # --- forward ----------------------------------------------------------------------------------------------------
-    def forward(self, batch: Mapping[str, Ids] | PackedIds) -> dict[str, torch.Tensor]:
+    def forward(self, batch: Mapping[str, Ragged] | PackedIds) -> dict[str, torch.Tensor]:
         """The outputs by name: `[B, W]`, or `[n, D]` for a feature that is not pooled.
 
         Errors: FeedError, BudgetError.

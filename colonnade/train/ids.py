@@ -1,4 +1,4 @@
-"""The ids of a batch: of one feature, and of many, packed.
+"""The ids of many features of a batch, packed.
 
 Legend: F features; B batch rows; N ids of all features.
 """
@@ -10,18 +10,10 @@ from dataclasses import dataclass
 
 import torch
 
+from colonnade.core.ragged import Ragged
 from colonnade.errors import FeedError, listed
 
 MOST_IDS = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class Ids:
-    """Ids of one feature. values: int64 [N].   offsets: int64 [B + 1], from 0 to N.   weights: float32 [N]."""
-
-    values: torch.Tensor
-    offsets: torch.Tensor
-    weights: torch.Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -42,7 +34,7 @@ class PackedIds:
         return self.offsets.shape[1] - 1
 
 
-def pack(names: Sequence[str], batch: Mapping[str, Ids]) -> PackedIds:
+def pack(names: Sequence[str], batch: Mapping[str, Ragged]) -> PackedIds:
     """The ids of the named features, in their order.
 
     Errors: FeedError that lists every feature that is missing or is no ids of one batch.
@@ -50,31 +42,35 @@ def pack(names: Sequence[str], batch: Mapping[str, Ids]) -> PackedIds:
     problems = [f"{name!r}: missing" for name in names if name not in batch]
     given = {name: batch[name] for name in names if name in batch}
     problems += [f"{name!r}: {problem}" for name, ids in given.items() for problem in _problems(ids)]
-    if not problems and len({len(ids.offsets) for ids in given.values()}) > 1:
-        problems = [f"{name!r}: offsets [{len(ids.offsets)}]" for name, ids in given.items()]
+    if not problems and len({len(ids.offsets[0]) for ids in given.values()}) > 1:
+        problems = [f"{name!r}: offsets [{len(ids.offsets[0])}]" for name, ids in given.items()]
     if not problems:
         problems = [f"{name!r}: {problem}" for name, problem in _misplaced(given)]
     if problems:
         raise FeedError(
             "a batch whose ids cannot be read",
             got=listed(problems),
-            want="for each feature values int64 [N], offsets int64 [B + 1] from 0 to N that do not fall, the same B, "
-            "and weights, if any, float32 [N]",
+            want="for each feature one level: values int64 [N], offsets int64 [B + 1] from 0 to N that do not fall, "
+            "the same B, and weights, if any, float32 [N]",
         )
     return _packed(list(given.values()))
 
 
-def _problems(ids: Ids) -> Iterator[str]:
-    for what, tensor in (("values", ids.values), ("offsets", ids.offsets)):
-        if tensor.dtype != torch.int64 or tensor.dim() != 1:
+def _problems(ids: Ragged) -> Iterator[str]:
+    if ids.levels != 1:
+        yield f"{ids.levels} levels of offsets"
+    for what, tensor in (("values", ids.values), ("offsets", ids.offsets[0])):
+        if not isinstance(tensor, torch.Tensor):
+            yield f"{what} {type(tensor).__name__}"
+        elif tensor.dtype != torch.int64 or tensor.dim() != 1:
             yield f"{what} {tensor.dtype} {list(tensor.shape)}"
-    if ids.weights is not None and (ids.weights.dtype != torch.float32 or ids.weights.shape != ids.values.shape):
-        yield f"weights {ids.weights.dtype} {list(ids.weights.shape)} for values {list(ids.values.shape)}"
+    if ids.weights is not None and (ids.weights.dtype != torch.float32 or len(ids.weights) != len(ids.values)):
+        yield f"weights {ids.weights.dtype} {list(ids.weights.shape)} for {len(ids.values)} values"
 
 
-def _misplaced(given: Mapping[str, Ids]) -> Iterator[tuple[str, str]]:
+def _misplaced(given: Mapping[str, Ragged]) -> Iterator[tuple[str, str]]:
     """What is wrong with offsets of one length."""
-    offsets = torch.stack([ids.offsets for ids in given.values()])
+    offsets = torch.stack([ids.offsets[0] for ids in given.values()])
     if offsets.shape[1] == 0:
         yield from ((name, "no offsets, where even an empty batch has one") for name in given)
         return
@@ -84,7 +80,7 @@ def _misplaced(given: Mapping[str, Ids]) -> Iterator[tuple[str, str]]:
         yield list(given)[at], f"offsets {offsets[at].tolist()[:9]} for {int(sizes[at])} values"
 
 
-def _packed(given: Sequence[Ids]) -> PackedIds:
+def _packed(given: Sequence[Ragged]) -> PackedIds:
     weighted = tuple(ids.weights is not None for ids in given)
     starts = torch.tensor([0, *(len(ids.values) for ids in given)]).cumsum(0)
     if int(starts[-1]) > MOST_IDS:
@@ -93,5 +89,5 @@ def _packed(given: Sequence[Ids]) -> PackedIds:
     if any(weighted):
         parts = [torch.ones(len(ids.values)) if ids.weights is None else ids.weights for ids in given]
         weights = torch.cat(parts)
-    offsets = torch.stack([ids.offsets for ids in given]) + starts[:-1, None]
+    offsets = torch.stack([ids.offsets[0] for ids in given]) + starts[:-1, None]
     return PackedIds(torch.cat([ids.values for ids in given]), offsets, weights, weighted)

@@ -6,8 +6,8 @@ import keras
 import numpy as np
 import torch
 
+from colonnade.core.ragged import Ragged
 from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature
-from colonnade.train.ids import Ids
 from colonnade.train.initializers import Normal
 from colonnade.train.optimizers import Ftrl
 from colonnade.train.table_config import TableConfig
@@ -16,7 +16,7 @@ from colonnade.train.table_config import TableConfig
 def test_ftrl_is_kerass() -> None:
     table = TableConfig("t", 3, initializer=Normal(0, 1), optimizer=Ftrl(0.1, 0.2, 0.05, 0.1, 0.3))
     engine = EmbeddingEngine([EmbeddingFeature("f", table)])
-    ids = {"f": Ids(torch.arange(2), torch.arange(3))}
+    ids = {"f": Ragged.of(torch.arange(2), torch.arange(3))}
     variable = keras.Variable(engine(ids)["f"].detach().numpy())
     engine.zero_grad()
     theirs = keras.optimizers.Ftrl(0.1, -0.5, 0.2, 0.05, 0.1, 0.0, 0.3)

@@ -121,6 +121,7 @@ class _Pool(torch.autograd.Function):
         features = plan.described(elements, numbers, _addresses(rows), _addresses(outputs))
         plan.loops["pool"](address_of(features), 0, len(features), elements.offsets.shape[1] - 1)
         ctx.plan, ctx.elements, ctx.num_rows = plan, elements, len(rows)
+        ctx.set_materialize_grads(False)
         ctx.save_for_backward(weights, *rows, *outputs)
         return tuple(outputs)
 
@@ -133,13 +134,18 @@ class _Pool(torch.autograd.Function):
         numbers = None if weights is None else weights.detach().contiguous().numpy()
         features = plan.described(elements, numbers, _addresses(rows), _addresses(outputs))
         grads = [torch.zeros_like(x) for x in rows]
-        given = [g.float().contiguous() for g in grad_outputs]
+        given = [
+            torch.zeros_like(out) if g is None else g.float().contiguous()
+            for g, out in zip(grad_outputs, outputs, strict=True)
+        ]
         of_weights = torch.zeros_like(weights) if ctx.needs_input_grad[2] else None
         plan.aim(features, _addresses(grads), _addresses(given), 0 if of_weights is None else of_weights.data_ptr())
         taken = np.empty(max(plan.dims, 1), np.uint8)
         batch = elements.offsets.shape[1] - 1
         plan.loops["spread"](address_of(features), len(features), batch, 0, 1, address_of(taken))
-        return (None, None, of_weights, *grads)
+        # Rows that nothing was learned of have no gradient: one of zeros would let an optimizer's momentum move them.
+        learned = {s.rows for s in plan.segments if grad_outputs[s.output] is not None}
+        return (None, None, of_weights, *(grad if k in learned else None for k, grad in enumerate(grads)))
 
 
 def reference(

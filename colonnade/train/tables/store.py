@@ -23,7 +23,8 @@ Array = npt.NDArray[Any]
 Ids = npt.NDArray[np.int64]
 Rows = npt.NDArray[np.int64]
 
-BLOCK_BYTES = 1 << 20
+BLOCK_BYTES = 1 << 22
+"""The least size of a block: numpy asks for huge pages from here on."""
 FEWEST_SLOTS = 64
 LINE = 64
 
@@ -97,7 +98,7 @@ class Store:
         self._addresses = np.zeros(0, np.int64)
         self._slots = np.zeros(0, np.uint64)
         self._free = np.zeros(0, np.int64)
-        self._shift = max(BLOCK_BYTES // layout.row_bytes, 1).bit_length() - 1
+        self._shift = (-(-BLOCK_BYTES // layout.row_bytes) - 1).bit_length()
         self.at = address_of(self._words)
         for number, fresh in enumerate(tables):
             self._describe(number, fresh)

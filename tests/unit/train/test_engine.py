@@ -10,11 +10,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colonnade.core.ragged import Ragged
 from colonnade.errors import BudgetError, FeedError, OptionError
 from colonnade.train.admission import ByCount
 from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature
 from colonnade.train.eviction import ByAge
-from colonnade.train.ids import Ids, pack
+from colonnade.train.ids import pack
 from colonnade.train.initializers import Constant, Normal
 from colonnade.train.optimizers import Adagrad, Adam, Sgd
 from colonnade.train.table_config import TableConfig
@@ -22,10 +23,10 @@ from colonnade.train.table_config import TableConfig
 KEYS = [-1, 0, 1, 2**63 - 1, -(2**63), 77, -(2**40)]
 
 
-def ids_of(rows: list[list[int]], weights: list[float] | None = None) -> Ids:
+def ids_of(rows: list[list[int]], weights: list[float] | None = None) -> Ragged:
     values = torch.tensor([x for row in rows for x in row], dtype=torch.int64)
     offsets = torch.tensor([0, *(len(row) for row in rows)]).cumsum(0)
-    return Ids(values, offsets, None if weights is None else torch.tensor(weights))
+    return Ragged.of(values, offsets, weights=weights)
 
 
 ROWS = st.lists(st.lists(st.integers(0, len(KEYS) - 1), max_size=6), min_size=3, max_size=3)
@@ -91,7 +92,7 @@ def test_in_eval_mode_nothing_changes() -> None:
 def test_gradients_of_weights_reach_who_made_them() -> None:
     engine = one("mean", initializer=Normal(0, 1))
     weights = torch.tensor([0.5, 2.0], requires_grad=True)
-    batch = {"f": Ids(torch.tensor([1, 2]), torch.tensor([0, 2]), weights)}
+    batch = {"f": Ragged.of(torch.tensor([1, 2]), torch.tensor([0, 2]), weights=weights)}
     engine(batch)["f"].sum().backward()
     rows = engine.table("t").read(torch.tensor([1, 2]))[0].sum(1)
     want = (rows - (rows * weights.detach()).sum() / 2.5) / 2.5
@@ -201,7 +202,7 @@ def test_a_state_that_does_not_fit_changes_nothing() -> None:
 
 
 def test_too_much_memory_is_an_error_in_the_users_terms() -> None:
-    engine = EmbeddingEngine([EmbeddingFeature("f", TableConfig("t", 3))], budget=4_000_000)
+    engine = EmbeddingEngine([EmbeddingFeature("f", TableConfig("t", 3))], budget=9_000_000)
     engine({"f": ids_of([[1], [2]])})
     with pytest.raises(BudgetError, match="tables 't'"):
         engine({"f": ids_of([list(range(10**6))])})
@@ -221,16 +222,21 @@ def test_a_batch_without_rows_and_without_ids() -> None:
     ("batch", "said"),
     [
         ({}, "'f': missing"),
-        ({"f": Ids(torch.tensor([1.0]), torch.tensor([0, 1]))}, "values torch.float32"),
-        ({"f": Ids(torch.tensor([1]), torch.tensor([0, 1], dtype=torch.int32))}, "offsets torch.int32"),
-        ({"f": Ids(torch.tensor([1]), torch.tensor([0, 2]))}, r"offsets \[0, 2\] for 1 values"),
-        ({"f": Ids(torch.tensor([1]), torch.tensor([1, 1]))}, r"offsets \[1, 1\] for 1 values"),
-        ({"f": Ids(torch.tensor([1]), torch.tensor([0, 2, 1]))}, r"offsets \[0, 2, 1\] for 1 values"),
-        ({"f": Ids(torch.tensor([1]), torch.zeros(0, dtype=torch.int64))}, "no offsets"),
-        ({"f": Ids(torch.tensor([1]), torch.tensor([0, 1]), torch.ones(2))}, r"weights torch.float32 \[2\]"),
+        ({"f": Ragged.of(torch.tensor([1.0]), torch.tensor([0, 1]))}, "values torch.float32"),
+        ({"f": Ragged(torch.tensor([1]), (torch.tensor([0, 1], dtype=torch.int32),))}, "offsets torch.int32"),
+        ({"f": Ragged.of([1], [0, 1], [0, 1])}, "2 levels of offsets"),
+        ({"f": Ragged(np.array([b"a"], object), (torch.tensor([0, 1]),))}, "values ndarray"),
+        ({"f": Ragged.of(torch.tensor([1]), torch.tensor([0, 2]))}, r"offsets \[0, 2\] for 1 values"),
+        ({"f": Ragged.of(torch.tensor([1]), torch.tensor([1, 1]))}, r"offsets \[1, 1\] for 1 values"),
+        ({"f": Ragged.of(torch.tensor([1]), torch.tensor([0, 2, 1]))}, r"offsets \[0, 2, 1\] for 1 values"),
+        ({"f": Ragged.of(torch.tensor([1]), torch.zeros(0, dtype=torch.int64))}, "no offsets"),
+        (
+            {"f": Ragged.of(torch.tensor([1]), torch.tensor([0, 1]), weights=torch.ones(2))},
+            r"weights torch.float32 \[2\]",
+        ),
     ],
 )
-def test_a_batch_that_cannot_be_read_is_refused(batch: dict[str, Ids], said: str) -> None:
+def test_a_batch_that_cannot_be_read_is_refused(batch: dict[str, Ragged], said: str) -> None:
     engine = one()
     with pytest.raises(FeedError, match=said):
         engine(batch)
@@ -240,7 +246,7 @@ def test_a_batch_that_cannot_be_read_is_refused(batch: dict[str, Ids], said: str
 def test_every_bad_feature_is_listed() -> None:
     good = ids_of([[1], [2]])
     with pytest.raises(FeedError) as told:
-        pack(["a", "b", "c"], {"a": good, "b": Ids(torch.tensor([1.0]), good.offsets)})
+        pack(["a", "b", "c"], {"a": good, "b": Ragged.of(torch.tensor([1.0]), *good.offsets)})
     assert "'b': values" in str(told.value) and "'c': missing" in str(told.value)
     with pytest.raises(FeedError, match=r"'b': offsets \[2\]"):
         pack(["a", "b"], {"a": good, "b": ids_of([[1]])})

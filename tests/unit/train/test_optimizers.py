@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
+from colonnade.core.ragged import Ragged
 from colonnade.errors import GradientError, OptionError
 from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature
 from colonnade.train.gradients import GradientPolicy
-from colonnade.train.ids import Ids
 from colonnade.train.initializers import Constant, Normal
 from colonnade.train.optimizers import (
     Adagrad,
@@ -49,9 +49,9 @@ def engine_of(optimizer: Optimizer, dim: int = 3, dtype: str = "float32", **opti
     return EmbeddingEngine([EmbeddingFeature("f", table)], gradients=gradients)  # type: ignore[arg-type]
 
 
-def bag(ids: list[int], lengths: list[int] | None = None) -> dict[str, Ids]:
+def bag(ids: list[int], lengths: list[int] | None = None) -> dict[str, Ragged]:
     lengths = [1] * len(ids) if lengths is None else lengths
-    return {"f": Ids(torch.tensor(ids, dtype=torch.int64), torch.tensor([0, *lengths]).cumsum(0))}
+    return {"f": Ragged.of(torch.tensor(ids, dtype=torch.int64), torch.tensor([0, *lengths]).cumsum(0))}
 
 
 def trained(engine: EmbeddingEngine, batches: list[list[int]], dim: int, scale: float = 1.0) -> dict[int, torch.Tensor]:
@@ -190,8 +190,8 @@ def test_the_mean_of_repeats() -> None:
 def test_bias_is_corrected_for_each_table_by_its_own_steps() -> None:
     tables = [TableConfig(name, 2, initializer=Constant(0.0), optimizer=Adam(0.1)) for name in "ab"]
     engine = EmbeddingEngine([EmbeddingFeature(t.name, t) for t in tables])
-    none = Ids(torch.zeros(0, dtype=torch.int64), torch.tensor([0, 0]))
-    one = Ids(torch.tensor([1]), torch.tensor([0, 1]))
+    none = Ragged.of(torch.zeros(0, dtype=torch.int64), torch.tensor([0, 0]))
+    one = Ragged.of(torch.tensor([1]), torch.tensor([0, 1]))
     for batch in ({"a": one, "b": none}, {"a": one, "b": none}, {"a": one, "b": one}):
         sum(x.sum() for x in engine(batch).values()).backward()
         engine.step()
@@ -229,6 +229,20 @@ def test_gradients_that_are_not_finite_are_never_stored(policy: GradientPolicy, 
     out.backward(BAD)
     assert engine.step() == (policy.not_finite != "skip_step")
     torch.testing.assert_close(before - engine.table("t").read(torch.tensor([1, 2, 3]))[0], torch.tensor(moved).float())
+
+
+def test_a_table_that_the_loss_does_not_depend_on_stands_still() -> None:
+    tables = [
+        TableConfig(name, dim, initializer=Constant(0.0), optimizer=Adam(0.1)) for name, dim in (("a", 2), ("b", 3))
+    ]
+    engine = EmbeddingEngine([EmbeddingFeature(t.name, t) for t in tables])
+    one = Ragged.of(torch.tensor([1]), torch.tensor([0, 1]))
+    for parts in ("ab", "a"):
+        made = engine({"a": one, "b": one})
+        sum(made[name].sum() for name in parts).backward()
+        engine.step()
+    assert [group.updates.tolist() for group in engine.groups] == [[2], [1]]
+    assert engine.table("b").read(torch.tensor([1]))[0].flatten().tolist() == pytest.approx([-0.1] * 3, rel=1e-5)
 
 
 def test_schedules() -> None:

@@ -7,11 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from colonnade.core.ragged import Ragged
 from colonnade.errors import OptionError
 from colonnade.train.admission import Admission, ByCount, ByProbability, ReadOnly
 from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature
 from colonnade.train.eviction import ByAge, Eviction, Lfu, Lru
-from colonnade.train.ids import Ids
 from colonnade.train.initializers import Constant
 from colonnade.train.optimizers import Sgd
 from colonnade.train.table_config import TableConfig
@@ -25,7 +25,7 @@ def engine_of(admission: Admission | None = None, *eviction: Eviction, **options
 
 
 def step(engine: EmbeddingEngine, ids: list[int]) -> list[float]:
-    out = engine({"f": Ids(torch.tensor(ids, dtype=torch.int64), torch.arange(len(ids) + 1))})["f"]
+    out = engine({"f": Ragged.of(torch.tensor(ids, dtype=torch.int64), torch.arange(len(ids) + 1))})["f"]
     if engine.training:
         out.sum().backward()
         engine.step()

@@ -117,7 +117,7 @@ def test_a_row_that_is_used_again_is_new() -> None:
 
 
 def test_too_much_memory_is_refused_before_anything_changes() -> None:
-    store = made(budget=Budget(4_000_000))
+    store = made(budget=Budget(9_000_000))
     keys = store.keys(0, np.arange(20_000))
     rows, _ = store.find(keys)
     store.insert(keys, rows)

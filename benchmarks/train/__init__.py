@@ -1,0 +1,1 @@
+"""The steps of training an embedding layer beside torch's, on one thread."""
