@@ -47,7 +47,8 @@ POOLINGS = {"sum": SUM, "mean": MEAN, "sqrtn": SQRTN, "max": MAX, "none": NONE}
 ZERO, ONE = np.float32(0), np.float32(1)
 CHUNK = 256
 """Rows whose addresses are written down at a time; a multiple of 8."""
-AHEAD = 8
+AHEAD = 16
+LINE = 64
 
 _addresses = scratch(8 * CHUNK)
 
@@ -59,15 +60,17 @@ def _zero(out: int, dim: int) -> None:
 
 
 @kernel
-def _locate(feature: int, start: int, n: int, addresses: int) -> None:
-    """The addresses of the rows of n elements."""
+def _locate(feature: int, start: int, n: int, limit: int, addresses: int) -> None:
+    """The addresses of the rows of n elements; those of later elements, up to `limit`, are asked for."""
     rows, inverse, size = load_i64(feature + ROWS), load_i64(feature + INVERSE), 4 * load_i64(feature + DIM)
     for i in range(n):
-        row = rows + size * load_i32(inverse + 4 * (start + i))
-        prefetch(row)
-        if size > 64:
-            prefetch(row + 64)
-        store_i64(addresses + 8 * i, row)
+        ahead = start + i + AHEAD
+        if ahead < limit:
+            row = rows + size * load_i32(inverse + 4 * ahead)
+            prefetch(row)
+            if size > LINE:
+                prefetch(row + LINE)
+        store_i64(addresses + 8 * i, rows + size * load_i32(inverse + 4 * (start + i)))
 
 
 @kernel
@@ -90,13 +93,13 @@ def _divisor(pooling: int, weights: int, n: int) -> np.float32:
 
 
 @kernel
-def _pool_plain(feature: int, start: int, n: int, out: int, addresses: int) -> None:
+def _pool_plain(feature: int, start: int, n: int, limit: int, out: int, addresses: int) -> None:
     pooling, dim, done = load_i64(feature + POOLING), load_i64(feature + DIM), 0
     lead = leading(n)
     while done < n:
         # Behind the first `lead` rows, whole groups of eight.
         size = min(n - done, CHUNK) if done > 0 else lead + (min(n, CHUNK) - lead) // 8 * 8
-        _locate(feature, start + done, size, addresses)
+        _locate(feature, start + done, size, limit, addresses)
         if pooling == MAX:
             max_rows(addresses, size, done == 0, out, dim)
         else:
@@ -109,12 +112,12 @@ def _pool_plain(feature: int, start: int, n: int, out: int, addresses: int) -> N
 
 
 @kernel
-def _pool_weighted(feature: int, start: int, n: int, out: int, addresses: int) -> None:
+def _pool_weighted(feature: int, start: int, n: int, limit: int, out: int, addresses: int) -> None:
     pooling, dim, done = load_i64(feature + POOLING), load_i64(feature + DIM), 0
     weights = load_i64(feature + WEIGHTS) + 4 * start
     while done < n:
         size = min(n - done, CHUNK)
-        _locate(feature, start + done, size, addresses)
+        _locate(feature, start + done, size, limit, addresses)
         if pooling == MAX:
             max_weighted(addresses, weights + 4 * done, size, done == 0, out, dim)
         else:
@@ -150,6 +153,7 @@ def pool(features: int, begin: int, end: int, batch: int) -> int:
             _copy(feature, batch)
             continue
         offsets, dim = load_i64(feature + OFFSETS), load_i64(feature + DIM)
+        limit = load_i64(offsets + 8 * batch)
         for b in range(batch):
             start = load_i64(offsets + 8 * b)
             n = load_i64(offsets + 8 * b + 8) - start
@@ -157,9 +161,9 @@ def pool(features: int, begin: int, end: int, batch: int) -> int:
             if n == 0:
                 _zero(out, dim)
             elif load_i64(feature + WEIGHTS) == 0:
-                _pool_plain(feature, start, n, out, addresses)
+                _pool_plain(feature, start, n, limit, out, addresses)
             else:
-                _pool_weighted(feature, start, n, out, addresses)
+                _pool_weighted(feature, start, n, limit, out, addresses)
     return 0
 
 
@@ -189,13 +193,17 @@ def _reciprocal(divisor: np.float32) -> np.float32:
 
 
 @kernel
-def _back_sum(feature: int, start: int, n: int, grad: int, part: int, parts: int) -> None:
+def _back_sum(feature: int, start: int, n: int, limit: int, grad: int, part: int, parts: int) -> None:
     """The gradients of rows of one batch row, pooled by sum, mean or sqrtn."""
     dim, inverse, grads = load_i64(feature + DIM), load_i64(feature + INVERSE), load_i64(feature + GRADS)
     weights, pooling = load_i64(feature + WEIGHTS), load_i64(feature + POOLING)
     scale = _reciprocal(_divisor(pooling, weights + 4 * start if weights != 0 else 0, n))
     for i in range(start, start + n):
-        prefetch(grads + 4 * dim * load_i32(inverse + 4 * (i + AHEAD if i + AHEAD < start + n else i)))
+        if i + AHEAD < limit:
+            row = grads + 4 * dim * load_i32(inverse + 4 * (i + AHEAD))
+            prefetch(row)
+            if 4 * dim > LINE:
+                prefetch(row + LINE)
         u = load_i32(inverse + 4 * i)
         if u % parts == part:
             factor = scale if weights == 0 else load_f32(weights + 4 * i) * scale
@@ -271,7 +279,7 @@ def spread(features: int, count: int, batch: int, part: int, parts: int, taken: 
         if pooling == NONE:
             _back_copy(feature, batch, part, parts)
             continue
-        stride = load_i64(feature + STRIDE)
+        stride, limit = load_i64(feature + STRIDE), load_i64(offsets + 8 * batch)
         for b in range(batch):
             start = load_i64(offsets + 8 * b)
             n = load_i64(offsets + 8 * b + 8) - start
@@ -279,7 +287,7 @@ def spread(features: int, count: int, batch: int, part: int, parts: int, taken: 
             if n > 0 and pooling == MAX:
                 _back_max(feature, start, n, out, grad, part, parts, taken)
             elif n > 0:
-                _back_sum(feature, start, n, grad, part, parts)
+                _back_sum(feature, start, n, limit, grad, part, parts)
                 if part == 0 and load_i64(feature + GRAD_WEIGHTS) != 0:
                     _back_weights(feature, start, n, out, grad)
     return 0

@@ -7,8 +7,8 @@ from typing import Any
 from llvmlite import ir
 from numba.core import cgutils
 
-from colonnade.backends.lanes import LANES, LANES_TYPE, VECTOR, lane_of
-from colonnade.backends.memory import intrinsic, kernel
+from colonnade.backends.lanes import LANES, LANES_TYPE, VECTOR
+from colonnade.backends.memory import intrinsic
 
 
 @intrinsic
@@ -20,12 +20,3 @@ def sqrt_lanes(typing: Any, a: Any) -> Any:
         return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.sqrt.v{LANES}f32"), args)
 
     return LANES_TYPE(LANES_TYPE), generate
-
-
-@kernel
-def sum_of(a: Any) -> float:
-    """The sum of all lanes, in double precision."""
-    total = 0.0
-    for k in range(LANES):
-        total += float(lane_of(a, k))
-    return total
