@@ -229,11 +229,11 @@ class EmbeddingEngine(torch.nn.Module):
         own = {name[len(prefix) :]: tensor for name, tensor in state_dict.items() if name.startswith(prefix)}
         wanted = ["steps", *(name for group in self.groups for name, _ in saved_group(group, empty=True))]
         missing_keys += [prefix + name for name in wanted if name not in own]
-        if strict:
-            unexpected_keys += [prefix + name for name in own if name not in wanted]
+        unknown = [prefix + name for name in own if name not in wanted] if strict else []
+        unexpected_keys += unknown
         plans = [load_group(group, own) for group in self.groups]
         error_msgs += [problem for plan in plans for problem in plan.problems]
-        if error_msgs or any(name not in own for name in wanted):
+        if error_msgs or unknown or any(name not in own for name in wanted):
             return
         for plan in plans:
             plan.run()
