@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -48,4 +49,4 @@ class GradientPolicy:
         """What all gradients are multiplied by."""
         if self.max_norm is None:
             return 1.0
-        return min(1.0, self.max_norm / (sum(square_norms) ** 0.5 + 1e-6))
+        return min(1.0, self.max_norm / (math.sqrt(sum(square_norms)) + 1e-6))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +26,8 @@ class ByCount(Admission):
             raise OptionError("an admission that cannot work", got=str(self), want="a count of at least 1")
 
     def begin(self, name: str, fresh: Fresh, budget: Budget) -> Admitter:
-        return _Counter(self.count, Store(f"counts of {name}", Layout(0), [fresh], budget))
+        bare = replace(fresh, states=np.zeros(0, np.float32))
+        return _Counter(self.count, Store(f"counts of {name}", Layout(0), [bare], budget))
 
 
 class _Counter(Admitter):

@@ -126,7 +126,7 @@ class _Pool(torch.autograd.Function):
         return tuple(outputs)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         plan, elements = ctx.plan, ctx.elements
         weights, *saved = ctx.saved_tensors
