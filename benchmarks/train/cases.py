@@ -28,12 +28,16 @@ RATE = 0.1
 
 @dataclass(frozen=True)
 class Case:
-    """ours, theirs: one call each.   agree: whether both give the same.   units: ids or rows of a call."""
+    """ours, theirs: one call each.   agree: whether both give the same.   units: ids or rows of a call.
+
+    kept: what loops read by address.
+    """
 
     ours: Callable[[], Any]
     theirs: Callable[[], Any]
     agree: Callable[[], bool]
     units: int
+    kept: Any = None
 
 
 def _ids(count: int, distinct: int) -> np.ndarray[Any, Any]:
@@ -125,7 +129,7 @@ def merge(count: int) -> Case:
         theirs()
         return torch.allclose(made, other, rtol=1e-3, atol=1e-3)
 
-    return Case(ours, theirs, agree, count)
+    return Case(ours, theirs, agree, count, kept=(elements, rows, out))
 
 
 def adagrad(count: int) -> Case:
