@@ -17,7 +17,7 @@ from colonnade.errors import GradientError, OptionError, listed
 from colonnade.train.engine_state import load_group, saved_group
 from colonnade.train.gradients import GradientPolicy
 from colonnade.train.group import TableGroup, Update
-from colonnade.train.ids import PackedIds, pack
+from colonnade.train.ids import PackedIds, check, pack
 from colonnade.train.loops.segment import POOLINGS
 from colonnade.train.reduce.segment import Elements, Segment, SegmentPlan
 from colonnade.train.table_config import TableConfig
@@ -90,6 +90,8 @@ class EmbeddingEngine(torch.nn.Module):
 
         Errors: FeedError, BudgetError.
         """
+        if isinstance(batch, PackedIds):
+            check(batch, len(self.features))
         packed = batch if isinstance(batch, PackedIds) else pack(self._names, batch)
         values, offsets = packed.values.numpy(), packed.offsets.numpy()
         starts, sizes = offsets[:, 0], offsets[:, -1] - offsets[:, 0]

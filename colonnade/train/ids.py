@@ -34,6 +34,26 @@ class PackedIds:
         return self.offsets.shape[1] - 1
 
 
+def check(packed: PackedIds, num_features: int) -> None:
+    """Errors: FeedError, unless the ids are what `pack` gives: loops read them by address."""
+    values, offsets, weights = packed.values, packed.offsets, packed.weights
+    fits = values.dtype == torch.int64 and values.dim() == 1 and values.is_contiguous() and len(values) <= MOST_IDS
+    fits = fits and offsets.dtype == torch.int64 and offsets.dim() == 2 and offsets.is_contiguous()
+    fits = fits and offsets.shape[0] == len(packed.weighted) == num_features and offsets.shape[1] > 0
+    if fits and num_features:
+        ends = torch.cat([torch.zeros(1, dtype=torch.int64), offsets[:, -1]])
+        fits = bool(torch.equal(offsets[:, 0], ends[:-1]) and ends[-1] == len(values))
+        fits = fits and not bool((offsets[:, 1:] < offsets[:, :-1]).any())
+    if weights is not None:
+        fits = fits and weights.dtype == torch.float32 and weights.shape == values.shape
+    if not fits:
+        got = f"values {values.dtype} {list(values.shape)}, offsets {offsets.dtype} {list(offsets.shape)}"
+        want = (
+            f"int64 values [N], and offsets [{num_features}, B + 1] that lead from 0 to N, one feature behind the other"
+        )
+        raise FeedError("packed ids that cannot be read", got=got, want=want)
+
+
 def pack(names: Sequence[str], batch: Mapping[str, Ragged]) -> PackedIds:
     """The ids of the named features, in their order.
 

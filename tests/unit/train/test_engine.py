@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -241,6 +242,24 @@ def test_a_batch_that_cannot_be_read_is_refused(batch: dict[str, Ragged], said: 
     with pytest.raises(FeedError, match=said):
         engine(batch)
     assert len(engine.table("t")) == 0
+
+
+def test_packed_ids_are_taken_where_they_are_sound() -> None:
+    a, b = (EmbeddingFeature(n, TableConfig(n, 3, initializer=Constant(1.0))) for n in "ab")
+    engine, given = EmbeddingEngine([a, b]), {"a": ids_of([[1], [2]]), "b": ids_of([[3, 4], []])}
+    packed = pack(["a", "b"], given)
+    assert engine(packed)["b"][:, 0].tolist() == [2.0, 0.0]
+    for wrong in (
+        replace(packed, values=packed.values.int()),
+        replace(packed, values=packed.values[:-1]),
+        replace(packed, offsets=packed.offsets + 1),
+        replace(packed, offsets=packed.offsets.flip(0)),
+        replace(packed, offsets=torch.tensor([[0, 5, 2], [2, 4, 4]])),
+        replace(packed, weighted=(False,)),
+        replace(packed, weights=torch.ones(3)),
+    ):
+        with pytest.raises(FeedError, match="packed ids"):
+            engine(wrong)
 
 
 def test_every_bad_feature_is_listed() -> None:
