@@ -26,4 +26,4 @@ def test_ftrl_is_kerass() -> None:
         engine.step()
         theirs.apply([keras.ops.convert_to_tensor(grads.numpy())], [variable])
     ours = engine.table("t").read(torch.arange(2))[0]
-    np.testing.assert_allclose(ours, np.array(variable), rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(ours, variable.value.numpy(), rtol=1e-4, atol=1e-6)
