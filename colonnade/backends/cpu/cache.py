@@ -22,7 +22,6 @@ from colonnade.backends.cpu import (
     single,
     tiles,
     tokens,
-    transform,
     units,
     unpooled,
     weighted,
@@ -33,7 +32,9 @@ from colonnade.core import fingerprint, logarithm, murmur, quantize, siphash, wo
 PARTS = (elements, lookups, single, pooling, pooled, tokens, long_rows, unpooled, weighted, narrow)
 """The files that implement the engine's parts: importing them registers these."""
 
-NOT_COMPILED = frozenset({"backend.py", "context.py", "descriptor.py", "transform_plan.py"})
+TRANSFORM = frozenset({"transform.py", "transform_code.py", "transform_plan.py"})
+"""Files of what is compiled apart."""
+NOT_COMPILED = frozenset({"backend.py", "context.py", "descriptor.py"} | TRANSFORM)
 """Files of this package that nothing of the compiled code comes from."""
 ELSEWHERE = (atomics, jobs, lanes, memory, fingerprint, logarithm, murmur, quantize, siphash, word_map)
 """Other modules that compiled functions or numbers in them come from."""
@@ -41,13 +42,12 @@ ELSEWHERE = (atomics, jobs, lanes, memory, fingerprint, logarithm, murmur, quant
 
 @dataclass(frozen=True)
 class Compiled:
-    """The engine in memory: the callable entry points, and addresses of what is called from compiled code.
+    """The engine in memory: the callable entry point, and addresses of what is called from compiled code.
 
     parts: in the order of `units.OPERANDS`.   results: keep the code alive.
     """
 
     run: Callable[[int, int, int], int]
-    transform: Callable[[int], int]
     work: int
     helper: int
     parts: tuple[int, ...]
@@ -60,11 +60,7 @@ def functions() -> dict[str, tuple[Any, int]]:
     tiles.load()
     found = {name: (tile, 4) for name, tile in sorted({**registry.MAPS, **registry.FILTERS}.items())}
     found |= {name: (units.FUNCTIONS[name], operands) for name, operands in units.OPERANDS.items()}
-    return (
-        found
-        | {"run": (jobs.run, 3), "work": (engine.work, 1), "helper": (jobs.helper, 1)}
-        | {"transform": (transform.run_transform, 1)}
-    )
+    return found | {"run": (jobs.run, 3), "work": (engine.work, 1), "helper": (jobs.helper, 1)}
 
 
 def _sources() -> Iterator[Path]:
@@ -88,11 +84,10 @@ def _compiled(results: Results) -> Compiled:
     addresses = {
         name: int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
         for name, result in results.items()
-        if name not in ("run", "transform")
+        if name != "run"
     }
     return Compiled(
         run=results["run"].entry_point,
-        transform=results["transform"].entry_point,
         work=addresses.pop("work"),
         helper=addresses.pop("helper"),
         parts=tuple(addresses.pop(name) for name in units.OPERANDS),

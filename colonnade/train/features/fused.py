@@ -16,6 +16,7 @@ import torch
 
 from colonnade.backends.cpu import transform as t
 from colonnade.backends.cpu.cache import ENGINE
+from colonnade.backends.cpu.transform_code import TRANSFORM
 from colonnade.backends.cpu.transform_plan import Plan, Wanted, make_plan
 from colonnade.backends.memory import address_of
 from colonnade.core.expr import Apply
@@ -75,7 +76,7 @@ class FusedTransform:
         self.features = features
         self._known = [features.known(f.expr) for f in features.features]
         compiled = ENGINE.warm()
-        self._run = compiled.transform
+        self._run = TRANSFORM.warm().run
         wanted = [_wanted(f, k) for f, k in zip(features.features, self._known, strict=True)]
         self._arenas = [w.arena for w in wanted]
         self._widths = [k.rows.width or 0 for k in self._known]

@@ -15,10 +15,13 @@ import pytest
 
 from colonnade.backends import atomics, code_cache, example_loops, examples, jobs, memory
 from colonnade.backends.code_cache import CodeCache
-from colonnade.backends.cpu import cache
+from colonnade.backends.cpu import cache, transform, transform_code
 from colonnade.backends.cpu.tiles import registry
 from colonnade.backends.tape import kernels, tape
 from colonnade.core import word_map
+from colonnade.train import compiled as train
+from colonnade.train.loops import entry
+from colonnade.train.loops.entry import ENTRIES
 
 Name = tuple[str, str]
 """A module, and a name at its top level."""
@@ -92,6 +95,8 @@ def roots(functions: Iterable[Any]) -> set[Name]:
 
 ENGINE = {("colonnade.backends.cpu.cache", "functions"), *roots(f for f, _ in cache.functions().values())}
 LOOPS = roots([*example_loops.ENTRIES.values(), jobs.run, jobs.helper])
+TRANSFORM = roots([transform.run_transform])
+TRAIN = roots(ENTRIES.values())
 TAPES = roots([kernels.work, jobs.run, jobs.helper])
 
 
@@ -101,8 +106,10 @@ TAPES = roots([kernels.work, jobs.run, jobs.helper])
         (cache.ENGINE, ENGINE, [word_map, registry, cache]),
         (examples.LOOPS, LOOPS, [example_loops, jobs, atomics, memory]),
         (tape.TAPES, TAPES, [kernels, memory]),
+        (transform_code.TRANSFORM, TRANSFORM, [transform, registry, memory]),
+        (train.LOOPS, TRAIN, [entry, memory]),
     ],
-    ids=["cpu", "examples", "tape"],
+    ids=["cpu", "examples", "tape", "transform", "train"],
 )
 def test_all_that_code_is_made_of_is_in_its_name(
     collection: CodeCache[Any], names: set[Name], among: list[ModuleType]
