@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import torch
 
+from colonnade.core.roots import nearest_sqrt
+
 POOLINGS = ("sum", "mean", "sqrtn")
 BLOCK = 8
 """TensorFlow adds the first n % 8 vectors one by one (8 for 0, 9 for 1), then blocks of 8 that it adds up first."""
@@ -48,7 +50,7 @@ def _plain(vectors_RnD: torch.Tensor, pooling: str) -> torch.Tensor:
         return total_RD
     divisor = torch.tensor(float(n), dtype=vectors_RnD.dtype)
     if pooling == "sqrtn":
-        divisor = divisor.sqrt()
+        divisor = nearest_sqrt(divisor)
     return total_RD * divisor.reciprocal() if n < BLOCK + 2 else total_RD / divisor
 
 
@@ -72,7 +74,7 @@ def _weighted(vectors_RnD: torch.Tensor, weights_Rn: torch.Tensor, pooling: str)
         return total_RD
     divisor_R1 = sequential_sum(weights_Rn[:, :, None] if pooling == "mean" else weights_Rn[:, :, None].square())
     if pooling == "sqrtn":
-        divisor_R1 = divisor_R1.sqrt()
+        divisor_R1 = nearest_sqrt(divisor_R1)
     return torch.where(divisor_R1 == 0, 0.0, total_RD / divisor_R1)
 
 

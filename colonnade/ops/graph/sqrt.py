@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
 import torch
 
+from colonnade.core.roots import nearest_sqrt
 from colonnade.ops.graph._elementwise import Unary
 from colonnade.ops.op import GraphOp
 
@@ -19,6 +19,4 @@ class Sqrt(Unary, GraphOp):
     aten: ClassVar[str] = "aten.sqrt.default"
 
     def value(self, x: torch.Tensor) -> torch.Tensor:
-        """By numpy, which rounds each root to the nearest, as TensorFlow does: torch's vectors may not."""
-        with np.errstate(invalid="ignore"):
-            return torch.from_numpy(np.asarray(np.sqrt(x.numpy())))
+        return nearest_sqrt(x)
