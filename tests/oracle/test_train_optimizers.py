@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import keras
 import numpy as np
 import torch
 
 from colonnade.core.ragged import Ragged
+from colonnade.testing.tensorflow import tensorflow
 from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature
 from colonnade.train.initializers import Normal
 from colonnade.train.optimizers import Ftrl
@@ -14,6 +14,9 @@ from colonnade.train.table_config import TableConfig
 
 
 def test_ftrl_is_kerass() -> None:
+    tensorflow()  # Triton first
+    import keras
+
     table = TableConfig("t", 3, initializer=Normal(0, 1), optimizer=Ftrl(0.1, 0.2, 0.05, 0.1, 0.3))
     engine = EmbeddingEngine([EmbeddingFeature("f", table)])
     ids = {"f": Ragged.of(torch.arange(2), torch.arange(3))}
