@@ -60,7 +60,7 @@ def rows(page: str, column: str) -> list[list[str]]:
 
 
 def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    block, _ = re.findall(r"```python\n(.*?)```", read(README), re.DOTALL)
+    block, *_ = re.findall(r"```python\n(.*?)```", read(README), re.DOTALL)
     stored = golden.load("micro10", tmp_path / "stored")
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "micro10").symlink_to(stored.model.resolve())
@@ -70,11 +70,15 @@ def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     assert said.startswith("(2, 80)\nReport(") and "num_columns=10" in said
 
 
-def test_the_readmes_features_run(capsys: pytest.CaptureFixture[str]) -> None:
-    _, block = re.findall(r"```python\n(.*?)```", read(README), re.DOTALL)
-    exec(compile(block, README, "exec"), {})
+def test_the_readmes_features_run_and_are_trained(capsys: pytest.CaptureFixture[str]) -> None:
+    _, features, training = re.findall(r"```python\n(.*?)```", read(README), re.DOTALL)
+    names: dict[str, object] = {}
+    exec(compile(features, README, "exec"), names)
     said = capsys.readouterr().out
     assert re.fullmatch(r"tensor\(\[\d+, \d+\]\) tensor\(\[\[31\.\],\n +\[ 0\.\]\]\)\n", said), said
+    exec(compile(training, README, "exec"), names)
+    said = capsys.readouterr().out
+    assert re.search(r"^city +2 +16 float32 +Adagrad", said, re.MULTILINE), said
 
 
 @pytest.mark.parametrize("page", PAGES)
