@@ -14,7 +14,7 @@ import torch
 
 from colonnade.core.ragged import Ragged
 from colonnade.errors import GradientError, OptionError, listed
-from colonnade.train.engine_state import load_group, saved_group
+from colonnade.train.engine_state import SETTINGS, load_group, saved_group
 from colonnade.train.gradients import GradientPolicy
 from colonnade.train.group import TableGroup, Update
 from colonnade.train.ids import PackedIds, check, pack
@@ -230,12 +230,13 @@ class EmbeddingEngine(torch.nn.Module):
     ) -> None:
         own = {name[len(prefix) :]: tensor for name, tensor in state_dict.items() if name.startswith(prefix)}
         wanted = ["steps", *(name for group in self.groups for name, _ in saved_group(group, empty=True))]
-        missing_keys += [prefix + name for name in wanted if name not in own]
+        needed = [name for name in wanted if not name.endswith(f".{SETTINGS}")]
+        missing_keys += [prefix + name for name in needed if name not in own]
         unknown = [prefix + name for name in own if name not in wanted] if strict else []
         unexpected_keys += unknown
         plans = [load_group(group, own) for group in self.groups]
         error_msgs += [problem for plan in plans for problem in plan.problems]
-        if error_msgs or unknown or any(name not in own for name in wanted):
+        if error_msgs or unknown or any(name not in own for name in needed):
             return
         for plan in plans:
             plan.run()

@@ -16,6 +16,8 @@ from colonnade.train.group import TableGroup
 from colonnade.train.tables.store import Rows
 
 PARTS = ("ids", "values", "states", "use", "updates", "evicted")
+SETTINGS = "settings"
+"""May be left out: the state is then taken for that of whatever settings there are."""
 
 
 def saved_group(group: TableGroup, empty: bool = False) -> Iterator[tuple[str, torch.Tensor]]:
@@ -23,6 +25,7 @@ def saved_group(group: TableGroup, empty: bool = False) -> Iterator[tuple[str, t
 
     ids: int64 [R].   values: [R, D], of the table's dtype.   states: float32 [R, S].   use: int64 [R, 2], the step of
     the last lookup and how many there were.   updates: of the table.   evicted: int64, not taken yet.
+    settings: uint8, the text of the optimizer's.
     """
     store = group.store
     for number, config in enumerate(group.configs):
@@ -38,6 +41,7 @@ def saved_group(group: TableGroup, empty: bool = False) -> Iterator[tuple[str, t
             "use": torch.from_numpy(use),
             "updates": torch.tensor(int(group.updates[number])),
             "evicted": torch.from_numpy(group.evicted_ids(number)),
+            SETTINGS: torch.tensor(list(config.optimizer.settings.encode()), dtype=torch.uint8),
         }
         admitter = group.admitters[number]
         if admitter is not None:
@@ -100,6 +104,13 @@ def load_group(group: TableGroup, state: Mapping[str, torch.Tensor]) -> Loading:
             if own[part].dtype != dtype or list(own[part].shape) != shape:
                 got = f"{own[part].dtype} {list(own[part].shape)}"
                 made.problems.append(f"table {config.name!r}: {part} are {got}, want {dtype} {shape}")
+        settings = config.optimizer.settings
+        made_by = bytes(own[SETTINGS].tolist()).decode(errors="replace") if SETTINGS in own else settings
+        if made_by != settings:
+            made.problems.append(
+                f"table {config.name!r}: state of {made_by}, want that of {settings}"
+                f" (without {start + SETTINGS!r}, it is taken for that)"
+            )
         if len(own["ids"].unique()) != count:
             made.problems.append(f"table {config.name!r}: ids that repeat")
     return made

@@ -5,6 +5,7 @@ Legend: U rows; D embedding_dim.
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
@@ -58,6 +59,12 @@ class Optimizer(ABC):
     def num_states(self, embedding_dim: int) -> int:
         """Numbers of state of a row."""
         return sum(embedding_dim if state.per_value else 1 for state in self.states)
+
+    @property
+    def settings(self) -> str:
+        """What the numbers of a state mean, in words: the rule and its settings but for the learning rate."""
+        own = [field.name for field in dataclasses.fields(self) if field.name != "lr"]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in own)})"
 
     def fresh(self, embedding_dim: int) -> list[float]:
         """The state of a new row."""

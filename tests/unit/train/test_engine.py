@@ -202,6 +202,18 @@ def test_a_state_that_does_not_fit_changes_nothing() -> None:
     assert engine.table("t").ids().tolist() == [5]
 
 
+def test_a_state_says_what_made_it() -> None:
+    """Between two eps lie other steps from the same state; another rate is what a schedule gives, too."""
+    engine, other = one(optimizer=Adagrad(0.1, eps=1e-10)), one(optimizer=Adagrad(0.5, eps=1e-8))
+    other({"f": ids_of([[1, 2]])})
+    with pytest.raises(RuntimeError, match=r"state of Adagrad\(.*eps=1e-08\), want that of Adagrad\(.*eps=1e-10\)"):
+        engine.load_state_dict(other.state_dict())
+    assert not len(engine.table("t"))
+    engine.load_state_dict({name: x for name, x in other.state_dict().items() if name != "t.settings"})
+    assert engine.table("t").ids().tolist() == [1, 2]
+    one(optimizer=Adagrad(0.1, eps=1e-8)).load_state_dict(other.state_dict())
+
+
 def test_too_much_memory_is_an_error_in_the_users_terms() -> None:
     engine = EmbeddingEngine([EmbeddingFeature("f", TableConfig("t", 3))], budget=9_000_000)
     engine({"f": ids_of([[1], [2]])})
