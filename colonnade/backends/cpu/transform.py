@@ -435,18 +435,29 @@ def _length(x: int, r: int) -> int:
 
 
 @kernel
-def _combine(call: int, node: int, y: int) -> int:
+def _begun_by_operands(call: int, node: int, y: int, chosen: bool) -> bool:
+    """Begin a value whose rows hold the elements of all operands' rows; chosen: each choice of one of every operand."""
     rows, operands = load_i64(call + ROWS), load_i64(node + NUM_ARGS)
     offsets = _take(call, OFFSETS, 8 * (rows + 1))
     if offsets == 0:
-        return FULL
+        return False
     total = 0
     for r in range(rows):
         store_i64(offsets + 8 * r, total)
+        elements, choices = 0, 1
         for k in range(operands):
-            total += _length(_operand(call, node, k), r)
+            length = _length(_operand(call, node, k), r)
+            elements += length
+            choices *= length
+        total += choices if chosen else elements
     store_i64(offsets + 8 * rows, total)
-    if not _begun(call, node, y, offsets, total):
+    return _begun(call, node, y, offsets, total)
+
+
+@kernel
+def _combine(call: int, node: int, y: int) -> int:
+    rows, operands = load_i64(call + ROWS), load_i64(node + NUM_ARGS)
+    if not _begun_by_operands(call, node, y, False):
         return FULL
     to, item = 0, load_i64(node + ITEM)
     for r in range(rows):
@@ -462,20 +473,9 @@ def _combine(call: int, node: int, y: int) -> int:
 @kernel
 def _cross(call: int, node: int, y: int, s: int) -> int:
     rows, operands = load_i64(call + ROWS), load_i64(node + NUM_ARGS)
-    offsets = _take(call, OFFSETS, 8 * (rows + 1))
-    if offsets == 0:
+    if not _begun_by_operands(call, node, y, True):
         return FULL
-    total = 0
-    for r in range(rows):
-        store_i64(offsets + 8 * r, total)
-        choices = 1
-        for k in range(operands):
-            choices *= _length(_operand(call, node, k), r)
-        total += choices
-    store_i64(offsets + 8 * rows, total)
-    if not _begun(call, node, y, offsets, total):
-        return FULL
-    data, weights = load_i64(y + DATA), load_i64(y + WEIGHTS)
+    offsets, data, weights = load_i64(y + INNER), load_i64(y + DATA), load_i64(y + WEIGHTS)
     for r in range(rows):
         for k in range(operands):
             store_i64(s + 8 * k, 0)

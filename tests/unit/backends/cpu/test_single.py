@@ -89,7 +89,8 @@ def test_blocks_say_where_their_small_tables_lie(rows: int, shared: bool, says: 
         begin, size = block[w.READS // 8], block[w.READ_BYTES // 8]
         assert (size > 0) == says
         for number in range(block[w.COUNT // 8] if says else 0):
-            words = np.ctypeslib.as_array((ctypes.c_int64 * 32).from_address(block[w.COLUMN // 8] + 256 * number))
-            table, tree = int(words[w.TABLE // 8]), int(words[w.TREE // 8])
+            place = block[w.COLUMN // 8] + w.DESCRIPTOR_BYTES * number
+            words = (ctypes.c_int64 * (w.DESCRIPTOR_BYTES // 8)).from_address(place)
+            table, tree = words[w.TABLE // 8], words[w.TREE // 8]
             assert begin <= table and table + rows * 32 <= begin + size
             assert shared or begin <= tree < begin + size
