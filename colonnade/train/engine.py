@@ -27,11 +27,15 @@ from colonnade.train.tables.table import DynamicTable
 
 @dataclass(frozen=True)
 class EmbeddingFeature:
-    """A feature whose ids are looked up in a table. pooling: sum, mean, sqrtn, max, or none (a row for each id)."""
+    """A feature whose ids are looked up in a table. pooling: sum, mean, sqrtn, max, or none (a row for each id).
+
+    lists: whether its batch rows hold lists, each of which is pooled by itself: its output is its own, a row a list.
+    """
 
     name: str
     table: TableConfig
     pooling: str = "sum"
+    lists: bool = False
 
 
 class EmbeddingEngine(torch.nn.Module):
@@ -65,34 +69,58 @@ class EmbeddingEngine(torch.nn.Module):
         self.steps = 0
         self.groups = [TableGroup(configs, seed, self.budget) for configs in _grouped(self.features)]
         self._places = {c.name: (g, n) for g, group in enumerate(self.groups) for n, c in enumerate(group.configs)}
+        self._names = [feature.name for feature in features]
+        self._with_lists = frozenset(f for f, feature in enumerate(features) if feature.lists)
         places = [self._places[feature.table.name] for feature in features]
         self._numbers = np.array([number for _, number in places], np.int64)
         self._members = [np.flatnonzero([g == group for g, _ in places]) for group in range(len(self.groups))]
-        self._names = [feature.name for feature in features]
         self._plan = self._planned(places)
+        self._list_plans = self._planned_lists(places)
 
     def _planned(self, places: Sequence[tuple[int, int]]) -> SegmentPlan:
-        segments, widths = [], []
+        """How features without lists are pooled."""
+        segments: list[Segment] = []
+        widths: list[int] = []
         numbers = {feature.name: f for f, feature in enumerate(self.features)}
-        for output, names in enumerate(self.outputs.values()):
+        for names in self.outputs.values():
+            if self.features[numbers[names[0]]].lists:
+                continue
             at = 0
             for name in names:
                 feature, f = self.features[numbers[name]], numbers[name]
                 dim = feature.table.embedding_dim
-                segments.append(Segment(places[f][0], dim, feature.pooling, output, at, f))
+                segments.append(Segment(places[f][0], dim, feature.pooling, len(widths), at, f))
                 at += dim
             widths.append(at)
         return SegmentPlan(segments, widths)
 
+    def _planned_lists(self, places: Sequence[tuple[int, int]]) -> dict[str, tuple[int, SegmentPlan]]:
+        """By output: the number of a feature with lists, and how it is pooled."""
+        made = {}
+        for output, (name, *_) in self.outputs.items():
+            f = self._names.index(name)
+            feature = self.features[f]
+            if feature.lists:
+                dim = feature.table.embedding_dim
+                made[output] = f, SegmentPlan([Segment(places[f][0], dim, feature.pooling, 0)], [dim])
+        return made
+
     # --- forward ----------------------------------------------------------------------------------------------------
     def forward(self, batch: Mapping[str, Ragged] | PackedIds) -> dict[str, torch.Tensor]:
-        """The outputs by name: `[B, W]`, or `[n, D]` for a feature that is not pooled.
+        """The outputs by name: `[B, W]`, or `[n, D]` for a feature that is not pooled or has lists.
 
         Errors: FeedError, BudgetError.
         """
-        if isinstance(batch, PackedIds):
-            check(batch, len(self.features))
-        packed = batch if isinstance(batch, PackedIds) else pack(self._names, batch)
+        if not isinstance(batch, PackedIds):
+            return self.lookup(pack(self._names, batch, self._with_lists))
+        check(batch, len(self.features), self._with_lists)
+        return self.lookup(batch)
+
+    def lookup(self, packed: PackedIds) -> dict[str, torch.Tensor]:
+        """What `forward` gives. Facts: the ids are such as `pack` gives, but may have others between features.
+
+        Errors: BudgetError.
+        """
         values, offsets = packed.values.numpy(), packed.offsets.numpy()
         starts, sizes = offsets[:, 0], offsets[:, -1] - offsets[:, 0]
         inverse = np.empty(len(values), np.int32)
@@ -101,8 +129,16 @@ class EmbeddingEngine(torch.nn.Module):
             group.lookup(self._numbers[members], starts[members], sizes[members], values, inverse, step)
             for group, members in zip(self.groups, self._members, strict=True)
         ]
-        made = self._plan.run(Elements(offsets, inverse, packed.weighted), packed.weights, rows)
-        return dict(zip(self.outputs, made, strict=True))
+        made = iter(self._plan.run(Elements(offsets, inverse, packed.weighted), packed.weights, rows))
+        outputs: dict[str, torch.Tensor] = {}
+        for name in self.outputs:
+            if name not in self._list_plans:
+                outputs[name] = next(made)
+                continue
+            f, plan = self._list_plans[name]
+            lists = Elements(packed.lists[f].numpy()[None], inverse, (packed.weighted[f],))
+            (outputs[name],) = plan.run(lists, packed.weights, rows)
+        return outputs
 
     # --- backward ---------------------------------------------------------------------------------------------------
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -253,12 +289,13 @@ def _grouped(features: Sequence[EmbeddingFeature]) -> list[list[TableConfig]]:
 
 
 def _check(features: Sequence[EmbeddingFeature], outputs: Mapping[str, Sequence[str]]) -> None:
-    problems = list(_problems(features, outputs))
-    if problems:
-        raise OptionError("features that do not fit together", got=listed(problems))
+    found = list(problems(features, outputs))
+    if found:
+        raise OptionError("features that do not fit together", got=listed(found))
 
 
-def _problems(features: Sequence[EmbeddingFeature], outputs: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def problems(features: Sequence[EmbeddingFeature], outputs: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """What does not fit together."""
     if not features:
         yield "no features"
     tables = list(dict.fromkeys(feature.table for feature in features))
@@ -273,9 +310,9 @@ def _problems(features: Sequence[EmbeddingFeature], outputs: Mapping[str, Sequen
     by_name = {feature.name: feature for feature in features}
     for name, members in outputs.items():
         yield from (f"output {name!r}: no feature {member!r}" for member in members if member not in by_name)
-        unpooled = [m for m in members if m in by_name and by_name[m].pooling == "none"]
-        if unpooled and len(members) > 1:
-            yield f"output {name!r}: {unpooled} have a row for each id and cannot be concatenated"
+        own = [m for m in members if m in by_name and (by_name[m].pooling == "none" or by_name[m].lists)]
+        if own and len(members) > 1:
+            yield f"output {name!r}: {own} have a row for each id or list and cannot be concatenated"
         if not members:
             yield f"output {name!r}: no features"
     for feature in features:

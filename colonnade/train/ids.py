@@ -1,12 +1,13 @@
 """The ids of many features of a batch, packed.
 
-Legend: F features; B batch rows; N ids of all features.
+Legend: F features; B batch rows; N ids of all features; L lists of a feature.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 
 import torch
 
@@ -21,12 +22,14 @@ class PackedIds:
     """Ids of many features, one behind the other. values: int64 [N].   offsets: int64 [F, B + 1] into values.
 
     weights: float32 [N], 1 for features that have none.   weighted: which features have weights.
+    lists: int64 [L + 1] into values, of the features whose batch rows hold lists, by number.
     """
 
     values: torch.Tensor
     offsets: torch.Tensor
     weights: torch.Tensor | None
     weighted: tuple[bool, ...]
+    lists: Mapping[int, torch.Tensor] = field(default_factory=dict)
 
     @property
     def batch(self) -> int:
@@ -34,7 +37,7 @@ class PackedIds:
         return self.offsets.shape[1] - 1
 
 
-def check(packed: PackedIds, num_features: int) -> None:
+def check(packed: PackedIds, num_features: int, with_lists: AbstractSet[int] = frozenset()) -> None:
     """Errors: FeedError, unless the ids are what `pack` gives: loops read them by address."""
     values, offsets, weights = packed.values, packed.offsets, packed.weights
     fits = values.dtype == torch.int64 and values.dim() == 1 and values.is_contiguous() and len(values) <= MOST_IDS
@@ -44,6 +47,8 @@ def check(packed: PackedIds, num_features: int) -> None:
         ends = torch.cat([torch.zeros(1, dtype=torch.int64), offsets[:, -1]])
         fits = bool(torch.equal(offsets[:, 0], ends[:-1]) and ends[-1] == len(values))
         fits = fits and not bool((offsets[:, 1:] < offsets[:, :-1]).any())
+    fits = fits and set(packed.lists) == with_lists
+    fits = fits and all(_are_lists(ends, offsets[f]) for f, ends in packed.lists.items())
     if weights is not None:
         fits = fits and weights.dtype == torch.float32 and weights.shape == values.shape
     if not fits:
@@ -54,14 +59,21 @@ def check(packed: PackedIds, num_features: int) -> None:
         raise FeedError("packed ids that cannot be read", got=got, want=want)
 
 
-def pack(names: Sequence[str], batch: Mapping[str, Ragged]) -> PackedIds:
-    """The ids of the named features, in their order.
+def _are_lists(ends: torch.Tensor, offsets: torch.Tensor) -> bool:
+    fits = ends.dtype == torch.int64 and ends.dim() == 1 and ends.is_contiguous() and len(ends) > 0
+    fits = fits and bool(ends[0] == offsets[0] and ends[-1] == offsets[-1])
+    return fits and not bool((ends[1:] < ends[:-1]).any())
+
+
+def pack(names: Sequence[str], batch: Mapping[str, Ragged], with_lists: AbstractSet[int] = frozenset()) -> PackedIds:
+    """The ids of the named features, in their order. with_lists: the numbers of those whose rows hold lists.
 
     Errors: FeedError that lists every feature that is missing or is no ids of one batch.
     """
     problems = [f"{name!r}: missing" for name in names if name not in batch]
     given = {name: batch[name] for name in names if name in batch}
-    problems += [f"{name!r}: {problem}" for name, ids in given.items() for problem in _problems(ids)]
+    levels = {name: 2 if f in with_lists else 1 for f, name in enumerate(names)}
+    problems += [f"{name!r}: {problem}" for name, ids in given.items() for problem in _problems(ids, levels[name])]
     if not problems and len({len(ids.offsets[0]) for ids in given.values()}) > 1:
         problems = [f"{name!r}: offsets [{len(ids.offsets[0])}]" for name, ids in given.items()]
     if not problems:
@@ -70,16 +82,16 @@ def pack(names: Sequence[str], batch: Mapping[str, Ragged]) -> PackedIds:
         raise FeedError(
             "a batch whose ids cannot be read",
             got=listed(problems),
-            want="for each feature one level: values int64 [N], offsets int64 [B + 1] from 0 to N that do not fall, "
-            "the same B, and weights, if any, float32 [N]",
+            want="for each feature one level (two of lists): values int64 [N], offsets int64 [B + 1] from 0 to N that "
+            "do not fall, the same B, and weights, if any, float32 [N]",
         )
     return _packed(list(given.values()))
 
 
-def _problems(ids: Ragged) -> Iterator[str]:
-    if ids.levels != 1:
-        yield f"{ids.levels} levels of offsets"
-    for what, tensor in (("values", ids.values), ("offsets", ids.offsets[0])):
+def _problems(ids: Ragged, levels: int) -> Iterator[str]:
+    if ids.levels != levels:
+        yield f"{ids.levels} levels of offsets" + ("" if levels == 1 else f", want {levels}")
+    for what, tensor in (("values", ids.values), *(("offsets", level) for level in ids.offsets)):
         if not isinstance(tensor, torch.Tensor):
             yield f"{what} {type(tensor).__name__}"
         elif tensor.dtype != torch.int64 or tensor.dim() != 1:
@@ -90,14 +102,30 @@ def _problems(ids: Ragged) -> Iterator[str]:
 
 def _misplaced(given: Mapping[str, Ragged]) -> Iterator[tuple[str, str]]:
     """What is wrong with offsets of one length."""
-    offsets = torch.stack([ids.offsets[0] for ids in given.values()])
-    if offsets.shape[1] == 0:
-        yield from ((name, "no offsets, where even an empty batch has one") for name in given)
+    if not given:
         return
-    sizes = torch.tensor([len(ids.values) for ids in given.values()])
+    outer = torch.stack([ids.offsets[0] for ids in given.values()])
+    sizes = [len(ids.values) if ids.levels == 1 else len(ids.offsets[1]) - 1 for ids in given.values()]
+    yield from ((list(given)[at], fault) for at, fault in _falling(outer, sizes, "values or lists"))
+    for name, ids in given.items():
+        if ids.levels == 2:
+            yield from ((name, fault) for _, fault in _falling(ids.offsets[1][None], [len(ids.values)], "values"))
+
+
+def _falling(offsets: torch.Tensor, sizes: Sequence[int], what: str) -> Iterator[tuple[int, str]]:
+    """The rows of offsets that do not lead from 0 to their size."""
+    if offsets.shape[1] == 0:
+        yield from ((row, "no offsets, where even an empty batch has one") for row in range(len(offsets)))
+        return
+    ends = torch.tensor(sizes)
     falls = (offsets[:, 1:] < offsets[:, :-1]).any(1)
-    for at in torch.nonzero((offsets[:, 0] != 0) | (offsets[:, -1] != sizes) | falls).flatten().tolist():
-        yield list(given)[at], f"offsets {offsets[at].tolist()[:9]} for {int(sizes[at])} values"
+    for row in torch.nonzero((offsets[:, 0] != 0) | (offsets[:, -1] != ends) | falls).flatten().tolist():
+        yield row, f"offsets {offsets[row].tolist()[:9]} for {sizes[row]} {what}"
+
+
+def elements_of(ids: Ragged) -> torch.Tensor:
+    """Where the elements of each batch row begin, whatever lists they lie in, int64 [B + 1]."""
+    return ids.offsets[0] if ids.levels == 1 else ids.offsets[1][ids.offsets[0]]
 
 
 def _packed(given: Sequence[Ragged]) -> PackedIds:
@@ -109,5 +137,6 @@ def _packed(given: Sequence[Ragged]) -> PackedIds:
     if any(weighted):
         parts = [torch.ones(len(ids.values)) if ids.weights is None else ids.weights for ids in given]
         weights = torch.cat(parts)
-    offsets = torch.stack([ids.offsets[0] for ids in given]) + starts[:-1, None]
-    return PackedIds(torch.cat([ids.values for ids in given]), offsets, weights, weighted)
+    offsets = torch.stack([elements_of(ids) for ids in given]) + starts[:-1, None]
+    lists = {f: ids.offsets[1] + starts[f] for f, ids in enumerate(given) if ids.levels == 2}
+    return PackedIds(torch.cat([ids.values for ids in given]), offsets, weights, weighted, lists)
