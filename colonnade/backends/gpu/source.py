@@ -23,7 +23,8 @@ from triton.runtime.interpreter import InterpretedFunction
 
 DEVICE = Path(__file__).parent / "device"
 PACKAGE = "colonnade.backends.gpu.device"
-NUMBERS = ("stride", "first", "num", "end", "tiles", "prefix", "units_in_tiles")
+MARKS = f"{PACKAGE}.jit"
+NUMBERS = ("stride", "first", "num", "end", "tiles", "prefix", "units_in_tiles", "count", "step")
 HEADER = '''"""Kernel code, put together from device functions and generated text."""
 
 import triton
@@ -33,7 +34,7 @@ import triton.language as tl
 
 @dataclass(frozen=True)
 class Fragment:
-    """A device file: its text without imports, and the device files that it uses."""
+    """A device file: its text without imports, and the device files that it uses, by the names of their modules."""
 
     text: str
     uses: tuple[str, ...]
@@ -41,16 +42,25 @@ class Fragment:
 
 @cache
 def fragment(name: str) -> Fragment:
-    """The device file of that name."""
-    text = (DEVICE / f"{name}.py").read_text(encoding="utf-8")
+    """The device file of that name; one that lies elsewhere is named as a module."""
+    text = _file_of(name).read_text(encoding="utf-8")
     tree = ast.parse(text)
-    uses = tuple(
-        node.module.rpartition(".")[2]
-        for node in tree.body
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith(f"{PACKAGE}.")
-    )
+    used = [node.module for node in tree.body if isinstance(node, ast.ImportFrom) and node.module]
+    uses = tuple(module for module in used if module.startswith("colonnade.") and module != MARKS)
     kept = [node for node in tree.body if not isinstance(node, ast.Import | ast.ImportFrom) and not _is_docstring(node)]
-    return Fragment("\n\n".join(_segment(text, node) for node in kept), tuple(u for u in uses if u != "jit"))
+    return Fragment("\n\n".join(_segment(text, node) for node in kept), uses)
+
+
+def _module(name: str) -> str:
+    return name if "." in name else f"{PACKAGE}.{name}"
+
+
+def _file_of(name: str) -> Path:
+    if "." not in name:
+        return DEVICE / f"{name}.py"
+    found = importlib.util.find_spec(name)
+    assert found is not None and found.origin is not None
+    return Path(found.origin)
 
 
 def _is_docstring(node: ast.stmt) -> bool:
@@ -68,14 +78,14 @@ def module_text(used: Sequence[str], generated: str) -> str:
     """A whole module: the device files `used` and those they use, then `generated`."""
     order: dict[str, None] = {}
 
-    def visit(name: str) -> None:
-        if name not in order:
-            for other in fragment(name).uses:
+    def visit(module: str) -> None:
+        if module not in order:
+            for other in fragment(module).uses:
                 visit(other)
-            order[name] = None
+            order[module] = None
 
     for name in sorted(used):
-        visit(name)
+        visit(_module(name))
     return "\n\n".join([HEADER, *(fragment(name).text for name in order), generated, ""])
 
 

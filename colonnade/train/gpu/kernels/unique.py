@@ -1,0 +1,156 @@
+"""Distinct keys of a batch by a hash table that is kept: a slot that another batch wrote counts as empty.
+
+A slot is the batch's stamp (8 bits), the number of the table and bits of the hash (24), and a place in the batch (32)
+where the key stands: that place owns the key. What a slot's key is, the batch itself says, which nobody writes.
+
+Legend: N ids; F features, int64 [F, 4] of (table, start, size, hash key); T tiles of BLOCK ids, each of one feature;
+U distinct keys.
+"""
+
+from __future__ import annotations
+
+import triton.language as tl
+
+from colonnade.backends.gpu.device.jit import jit, kernel
+from colonnade.backends.gpu.device.lookup import total
+from colonnade.backends.gpu.device.text import any_lane
+from colonnade.backends.gpu.device.tiles import unit_of
+from colonnade.train.gpu.kernels.hashing import LOW_WORD, hash_of, place_in, unsigned
+
+
+@jit
+def tile_of(features, tiles, num, BLOCK: tl.constexpr):
+    """A program's feature (its words), the places of its ids, and which there are. tiles: int64 [F], those before."""
+    program = tl.program_id(0)
+    feature = unit_of(tiles, num, program)
+    words = features + 4 * feature
+    within = (program - tl.load(tiles + feature)) * BLOCK + tl.arange(0, BLOCK)
+    return words, tl.load(words + 1) + within, within < tl.load(words + 2)
+
+
+@jit
+def put_key(hashes, tables, ids, counts, u, h, table, id_, owns):
+    """Write the keys that lanes own."""
+    tl.store(hashes + u, h.to(tl.int64, bitcast=True), mask=owns)
+    tl.store(tables + u, (id_ * 0 + table).to(tl.int32), mask=owns)
+    tl.store(ids + u, id_, mask=owns)
+    tl.store(counts + u, u.to(tl.int32) * 0 + 1, mask=owns)
+
+
+@kernel
+def own(
+    values,
+    features,
+    tiles,
+    num,
+    slots,
+    spare,
+    num_slots,
+    num_stamp,
+    num_bits,
+    owners,
+    numbers,
+    found,
+    hashes,
+    tables,
+    ids,
+    counts,
+    BLOCK: tl.constexpr,
+    SPARE: tl.constexpr,
+    ORDERED: tl.constexpr,
+):
+    """Kernel: the owner of each id's key; owners are numbered as they come, unless ORDERED.
+
+    slots: int64 [num_slots], at least twice N.   spare: int64 [SPARE], zeros.   num_bits: of the hash in a slot.
+    owners: int32 [N], written.   numbers: int32 [N], written where an id owns its key.   found: int32 [1], 0 before.
+    """
+    words, at, live = tile_of(features, tiles, num, BLOCK)
+    table = tl.load(words)
+    id_ = tl.load(values + at, mask=live, other=0)
+    h = hash_of(unsigned(tl.load(words + 3)), id_)
+    bits = (at * 0 + num_bits).to(tl.uint64)
+    batch = (at * 0 + num_stamp).to(tl.uint64)
+    upper = (batch << 24) | (unsigned(at * 0 + table) << bits) | (h >> (64 - bits))
+    mine = ((upper << 32) | unsigned(at)).to(tl.int64, bitcast=True)
+    slot = place_in(h, unsigned(at * 0 + num_slots))
+    owner = at
+    owns = live & (at < 0)
+    active = live
+    cur = tl.load(slots + slot, mask=active, other=0, cache_modifier=".cg")
+    while any_lane(active):
+        word = unsigned(cur)
+        free = active & ((word >> 56) != batch)
+        alike = active & ((word >> 32) == upper)
+        place = (word & LOW_WORD).to(tl.int64)
+        hit = alike & (tl.load(values + place, mask=alike, other=0) == id_)
+        owner = tl.where(hit, place, owner)
+        # A compare-and-swap has no mask: lanes that want none get a word that is never what they compare with.
+        to = tl.where(free, slots + slot, spare + (at & (SPARE - 1)))
+        # What a slot says was there before the kernel began: nothing else must be seen with it.
+        old = tl.atomic_cas(to, tl.where(free, cur, -1), mine, sem="relaxed")
+        won = free & (old == cur)
+        owns = owns | won
+        passed = active & ~free & ~hit
+        slot = tl.where(passed, slot + 1, slot)
+        slot = tl.where(slot == num_slots, 0, slot)
+        active = active & ~hit & ~won
+        next = tl.load(slots + slot, mask=passed, other=0, cache_modifier=".cg")
+        cur = tl.where(free, old, next)
+    tl.store(owners + at, owner.to(tl.int32), mask=live)
+    if ORDERED:
+        tl.store(numbers + at, at.to(tl.int32), mask=owns)
+    else:
+        one = owns.to(tl.int32)
+        first = tl.atomic_add(found, total(one), sem="relaxed")
+        u = first + tl.associative_scan(one, 0, tl.standard._sum_combine) - one
+        tl.store(numbers + at, u, mask=owns)
+        put_key(hashes, tables, ids, counts, u.to(tl.int64), h, table, id_, owns)
+
+
+@kernel
+def earliest(features, tiles, num, owners, numbers, BLOCK: tl.constexpr):
+    """Kernel: `numbers` of an owner becomes the first place of its key."""
+    _, at, live = tile_of(features, tiles, num, BLOCK)
+    owner = tl.load(owners + at, mask=live, other=0)
+    seen = tl.load(numbers + owner, mask=live, other=0, cache_modifier=".cg")
+    tl.atomic_min(numbers + owner, at.to(tl.int32), mask=live & (at < seen), sem="relaxed")
+
+
+@kernel
+def lead(features, tiles, num, owners, numbers, leads, BLOCK: tl.constexpr):
+    """Kernel: each id's owner becomes the first place of its key. leads: int32 [N], whether that is the id's own."""
+    _, at, live = tile_of(features, tiles, num, BLOCK)
+    owner = tl.load(owners + at, mask=live, other=0)
+    place = tl.load(numbers + owner, mask=live, other=0)
+    tl.store(owners + at, place, mask=live)
+    tl.store(leads + at, (place == at).to(tl.int32), mask=live)
+
+
+@kernel
+def list_keys(values, features, tiles, num, owners, numbers, hashes, tables, ids, counts, BLOCK: tl.constexpr):
+    """Kernel: write the keys of ids that own theirs. numbers: int32 [N], one more than theirs."""
+    words, at, live = tile_of(features, tiles, num, BLOCK)
+    owns = live & (tl.load(owners + at, mask=live, other=0) == at)
+    u = tl.load(numbers + at, mask=owns, other=1).to(tl.int64) - 1
+    tl.store(numbers + at, u.to(tl.int32), mask=owns)
+    id_ = tl.load(values + at, mask=owns, other=0)
+    put_key(hashes, tables, ids, counts, u, hash_of(unsigned(tl.load(words + 3)), id_), tl.load(words), id_, owns)
+
+
+@kernel
+def settle(features, tiles, num, inverse, numbers, counts, BLOCK: tl.constexpr, COUNTED: tl.constexpr):
+    """Kernel: owners in `inverse` become the numbers of their keys; ids that own none are counted.
+
+    Those of the first COUNTED keys, among which the frequent ones are, are counted in a program before they are added.
+    """
+    _, at, live = tile_of(features, tiles, num, BLOCK)
+    owner = tl.load(inverse + at, mask=live, other=0)
+    u = tl.load(numbers + owner, mask=live, other=0)
+    tl.store(inverse + at, u, mask=live)
+    repeats = live & (owner != at)
+    if any_lane(repeats):
+        low = repeats & (u < COUNTED)
+        often = tl.histogram(u, COUNTED, mask=low)
+        key = tl.arange(0, COUNTED)
+        tl.atomic_add(counts + key, often, mask=often > 0, sem="relaxed")
+        tl.atomic_add(counts + u, at.to(tl.int32) * 0 + 1, mask=repeats & ~low, sem="relaxed")

@@ -1,0 +1,69 @@
+"""Files of kernels as one module: compiled for a device, or interpreted on the CPU."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from colonnade.backends.gpu.source import load, module_text
+from colonnade.config import settings
+
+PACKAGE = "colonnade.train.gpu.kernels"
+CAPABILITIES = (80, 90, 100)
+OPTIONS = {"enable_fp_fusion": False}
+"""A product and a sum are rounded one after the other, as on a CPU."""
+
+
+class Kernels:
+    """The kernels of some files. text: generated, after them.   interpret: by Triton's interpreter, on CPU tensors."""
+
+    def __init__(self, files: Sequence[str], text: str = "", *, interpret: bool) -> None:
+        self._module = load(module_text([f"{PACKAGE}.{file}" for file in files], text), _folder(), interpret=interpret)
+
+    def launch(self, name: str, programs: int | tuple[int, ...], *given: Any, **constants: Any) -> None:
+        """Run a kernel's programs, if there are any."""
+        grid = programs if isinstance(programs, tuple) else (programs,)
+        if min(grid) == 0:
+            return
+        with np.errstate(all="ignore"):  # numpy, which the interpreter computes with, warns where a device does not
+            getattr(self._module, name)[grid](*given, **constants, **OPTIONS)
+
+    def compiled(self, name: str, signature: dict[str, str], constants: dict[str, Any], capability: int) -> Any:
+        """A kernel compiled for a compute capability, such as 90. Needs no GPU."""
+        kernel = getattr(self._module, name)
+        types = {n: "constexpr" if n in constants else signature[n] for n in kernel.arg_names}
+        source = ASTSource(kernel, types, constants)
+        return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(OPTIONS))
+
+
+@cache
+def kernels(device_type: str, *files: str) -> Kernels:
+    """The kernels of some files for tensors of a device."""
+    return Kernels(files, interpret=device_type == "cpu")
+
+
+@cache
+def _folder() -> Path:
+    folder = settings().cache_dir / "kernels"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:  # what is compiled is not kept
+        return Path(tempfile.mkdtemp(prefix="colonnade-"))
+    return folder
+
+
+def device_of(name: str) -> torch.device:
+    """A device by its name, with the number of the current one where none is said."""
+    device = torch.device(name)
+    if device.type == "cuda" and device.index is None:
+        return torch.device("cuda", torch.cuda.current_device())
+    return device

@@ -1,0 +1,123 @@
+"""Each key of a batch once, on a device.
+
+Legend: F features; N ids of all features; U distinct keys.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from colonnade.errors import OptionError
+from colonnade.train.gpu.module import kernels
+
+BLOCK, SPARE, COUNTED = 128, 1 << 14, 1024
+COUNTING = 2048
+"""Ids of a program that counts."""
+MOST_STAMP = 255
+TAG_BITS = 24
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Distinct keys. hashes: int64 [U], bits of uint64.   tables: int32 [U].   ids: int64 [U].   counts: int32 [U], how
+    often each occurred.
+    """
+
+    hashes: torch.Tensor
+    tables: torch.Tensor
+    ids: torch.Tensor
+    counts: torch.Tensor
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, which: torch.Tensor | slice) -> Keys:
+        """Some of them."""
+        return Keys(self.hashes[which], self.tables[which], self.ids[which], self.counts[which])
+
+
+class Unique:
+    """Numbers the distinct keys of batches; keeps the memory that it works in. Facts: for one stream at a time.
+
+    ordered: number them in the order in which they first occur; else the order differs from run to run.
+    """
+
+    def __init__(self, device: torch.device, *, ordered: bool = False) -> None:
+        self.device, self.ordered = device, ordered
+        self._kernels = kernels(device.type, "unique")
+        self._slots = torch.zeros(64, dtype=torch.int64, device=device)
+        self._spare = torch.zeros(SPARE, dtype=torch.int64, device=device)
+        self._stamp = 0
+
+    def run(
+        self,
+        hash_keys: torch.Tensor,
+        tables: torch.Tensor,
+        starts: torch.Tensor,
+        sizes: torch.Tensor,
+        values: torch.Tensor,
+        inverse: torch.Tensor,
+    ) -> Keys:
+        """The distinct keys. Facts: waits for the device once, for their number.
+
+        hash_keys: int64 [tables].   tables, starts, sizes: int64 [F], of each feature its table and where its ids lie,
+        which are not another feature's.   values: int64 [N].   inverse: int32 [N], the number of each id's key,
+        written at the features' places.   Errors: OptionError for more tables than 2^23.
+        """
+        count = len(values)
+        features = torch.stack((tables, starts, sizes, hash_keys[tables]), 1)
+        found = torch.zeros(1, dtype=torch.int32, device=self.device)
+        made = self._room(count)
+        if len(tables) == 0 or count == 0:
+            return made.take(slice(0, 0))
+        numbers = torch.empty(count, dtype=torch.int32, device=self.device)
+        spread = self._tiles(sizes, BLOCK)
+        parts = (made.hashes, made.tables, made.ids, made.counts)
+        programs = -(-count // BLOCK) + len(tables)
+        shared = (features, spread, len(tables))
+        self._kernels.launch(
+            "own", programs, values, *shared, *self._stamped(count, len(hash_keys)), inverse, numbers, found, *parts,
+            BLOCK=BLOCK, SPARE=SPARE, ORDERED=self.ordered,
+        )  # fmt: skip
+        if self.ordered:
+            leads = torch.zeros(count, dtype=torch.int32, device=self.device)
+            self._kernels.launch("earliest", programs, *shared, inverse, numbers, BLOCK=BLOCK)
+            self._kernels.launch("lead", programs, *shared, inverse, numbers, leads, BLOCK=BLOCK)
+            numbers = leads.cumsum(0, dtype=torch.int32)
+            found = numbers[-1:].clone()
+            self._kernels.launch("list_keys", programs, values, *shared, inverse, numbers, *parts, BLOCK=BLOCK)
+        counting = (features, self._tiles(sizes, COUNTING), len(tables))
+        programs = -(-count // COUNTING) + len(tables)
+        self._kernels.launch(
+            "settle", programs, *counting, inverse, numbers, made.counts, BLOCK=COUNTING, COUNTED=COUNTED
+        )
+        return made.take(slice(0, int(found)))
+
+    def _stamped(self, count: int, tables: int) -> tuple[torch.Tensor, torch.Tensor, int, int, int]:
+        """Slots that count as empty, and what the kernel must know of them."""
+        bits = TAG_BITS - (tables - 1).bit_length()
+        if bits < 1:
+            want = f"{1 << (TAG_BITS - 1):,} at most"
+            raise OptionError("more tables of one layout than a device's store can have", got=f"{tables:,}", want=want)
+        wanted = 1 << max(2 * count - 1, 63).bit_length()
+        if wanted > len(self._slots):
+            self._slots = torch.zeros(wanted, dtype=torch.int64, device=self.device)
+            self._stamp = 0
+        elif self._stamp == MOST_STAMP:
+            self._slots.zero_()
+            self._stamp = 0
+        self._stamp += 1
+        return self._slots, self._spare, wanted, self._stamp, bits
+
+    def _room(self, count: int) -> Keys:
+        longs = [torch.empty(count, dtype=torch.int64, device=self.device) for _ in range(2)]
+        ints = [torch.empty(count, dtype=torch.int32, device=self.device) for _ in range(2)]
+        return Keys(longs[0], ints[0], longs[1], ints[1])
+
+    @staticmethod
+    def _tiles(sizes: torch.Tensor, block: int) -> torch.Tensor:
+        """How many tiles lie before each feature's, `[F]`."""
+        tiles = (sizes + (block - 1)) // block
+        return tiles.cumsum(0) - tiles

@@ -1,0 +1,106 @@
+"""Distinct keys on a device against a dictionary."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from colonnade.train.gpu.module import CAPABILITIES, Kernels
+from colonnade.train.gpu.unique import BLOCK, COUNTED, COUNTING, SPARE, Unique
+from colonnade.train.initializers import Constant
+from colonnade.train.reduce.unique import reference
+from colonnade.train.tables.layout import Layout
+from colonnade.train.tables.store import Fresh, Store
+from tests.unit.train.gpu.devices import DEVICES
+
+IDS = st.one_of(st.sampled_from([-1, 0, 1, 2**63 - 1, -(2**63)]), st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))
+FEATURES = st.lists(st.tuples(st.integers(0, 2), st.lists(IDS, max_size=100)), max_size=5)
+HASH_KEYS = (3, 5, 2**64 - 1)
+
+
+def check(unique: Unique, features: list[tuple[int, list[int]]], hash_keys: tuple[int, ...] = HASH_KEYS) -> None:
+    device = unique.device
+    sizes = np.array([len(ids) for _, ids in features], np.int64)
+    starts = np.cumsum(sizes) - sizes
+    values = torch.tensor([id_ for _, ids in features for id_ in ids], dtype=torch.int64, device=device)
+    tables = torch.tensor([table for table, _ in features], dtype=torch.int64, device=device)
+    inverse = torch.full((len(values),), -7, dtype=torch.int32, device=device)
+    keys_of = torch.from_numpy(np.array(hash_keys, np.uint64).view(np.int64)).to(device)
+    where = (torch.from_numpy(starts).to(device), torch.from_numpy(sizes).to(device))
+    keys = unique.run(keys_of, tables, *where, values, inverse)
+    want, numbers = reference(tables.tolist(), [np.array(ids, np.int64) for _, ids in features])
+    found = list(zip(keys.tables.tolist(), keys.ids.tolist(), strict=True))
+    flat = [want[number] for part in numbers for number in part]
+    assert sorted(found) == sorted(want)
+    assert [found[u] for u in inverse.tolist()] == flat
+    assert keys.counts.tolist() == np.bincount(inverse.cpu().numpy(), minlength=len(want)).tolist()
+    if unique.ordered:
+        assert found == want
+    fresh = [Fresh(key, 0, Constant().draw(1), np.zeros(0, np.float32)) for key in hash_keys]
+    store = Store("s", Layout(1), fresh)
+    for table in range(len(hash_keys)):
+        of_table = (keys.tables == table).cpu().numpy()
+        hashes = keys.hashes.cpu().numpy().view(np.uint64)[of_table]
+        assert (store.keys(table, keys.ids.cpu().numpy()[of_table]).hashes == hashes).all()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("ordered", [False, True])
+def test_keys_are_those_of_a_dictionary(device: str, ordered: bool) -> None:
+    unique = Unique(torch.device(device), ordered=ordered)
+
+    @settings(max_examples=15 if device == "cpu" else 300)
+    @given(FEATURES)
+    def run(features: list[tuple[int, list[int]]]) -> None:
+        check(unique, features)
+
+    run()
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_slots_are_told_apart_by_the_batch_that_wrote_them(device: str) -> None:
+    unique = Unique(torch.device(device))
+    for batch in range(600 if device != "cpu" else 6):
+        if device == "cpu" and batch == 3:
+            unique._stamp = 254  # until the stamps begin anew
+        check(unique, [(0, [batch, batch + 1, batch]), (1, [batch])])
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_one_slot_for_all_keys(device: str) -> None:
+    """An id is told from others by the batch, not by its hash: here a slot holds one bit of it."""
+    unique = Unique(torch.device(device))
+    table_keys = tuple([7] * (1 << 12))
+    unique._stamped = lambda count, tables, f=unique._stamped: (*f(count, tables)[:4], 1)  # type: ignore[method-assign,misc]
+    check(unique, [(1, list(range(60))), (0, list(range(30, 90))), (1, [5] * 9)], table_keys[:2])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("ordered", [False, True])
+@pytest.mark.parametrize("skewed", [False, True])
+def test_many_ids(ordered: bool, skewed: bool) -> None:
+    unique = Unique(torch.device("cuda"), ordered=ordered)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        ids = rng.zipf(1.2, 300_000) if skewed else rng.integers(-(2**63), 2**63, 300_000)
+        check(unique, [(0, ids[:100_000].tolist()), (2, ids[50_000:].tolist()), (0, ids[:7].tolist()), (1, [])])
+
+
+SIGNATURE = {
+    **dict.fromkeys(("values", "features", "tiles", "slots", "spare", "hashes", "ids"), "*i64"),
+    **dict.fromkeys(("owners", "numbers", "found", "tables", "counts", "inverse", "leads"), "*i32"),
+    **dict.fromkeys(("num", "num_slots", "num_stamp", "num_bits"), "i32"),
+}
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_kernels_compile(capability: int) -> None:
+    made = Kernels(["unique"], interpret=False)
+    for ordered in (False, True):
+        made.compiled("own", SIGNATURE, {"BLOCK": BLOCK, "SPARE": SPARE, "ORDERED": ordered}, capability)
+    for name in ("earliest", "lead", "list_keys"):
+        made.compiled(name, SIGNATURE, {"BLOCK": BLOCK}, capability)
+    made.compiled("settle", SIGNATURE, {"BLOCK": COUNTING, "COUNTED": COUNTED}, capability)
