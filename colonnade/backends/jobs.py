@@ -1,4 +1,4 @@
-"""The entry points that are compiled: a call by one thread, a call with helpers, and a helper's life.
+"""The entry points that are compiled: a call with helpers or without, whole or in two parts, and a helper's life.
 
 Legend: `pool` is the address of the state that a caller and its helpers share, one word a cache line (constants below).
 No barrier: the caller always works, and waits only for helpers that have begun.
@@ -41,15 +41,29 @@ WORD = 0xFFFFFFFF
 @kernel
 def run(call: int, pool: int, helpers: int) -> int:
     """Run a call, with up to `helpers` helpers where another caller does not hold them."""
+    return end(call, pool, begin(call, pool, helpers))
+
+
+@kernel
+def begin(call: int, pool: int, helpers: int) -> int:
+    """Let helpers work on a call; 1: they do, and nobody else gets them until `end`, 0: there are none."""
     if helpers <= 0 or not atomic_replace(pool + LOCK, 0, 1):
-        return call_worker(load_i64(call + WORK), call)
+        return 0
     atomic_swap(pool + CALL, call)
     atomic_swap(pool + SEATS, helpers)
     atomic_swap(pool + OPEN, 1)
     atomic_add(pool + TURN, 1)
     if atomic_load(pool + SLEEPERS) > 0:
         system_call(FUTEX, pool + TURN, FUTEX_WAKE, helpers, 0)
+    return 1
+
+
+@kernel
+def end(call: int, pool: int, begun: int) -> int:
+    """Do what is left of a call, and wait for the helpers that it has. begun: what `begin` gave."""
     call_worker(load_i64(call + WORK), call)
+    if begun == 0:
+        return 0
     atomic_swap(pool + OPEN, 0)
     spins = 0
     while atomic_load(pool + ACTIVE) > 0:

@@ -70,6 +70,19 @@ class _Places:
     work: Array
 
 
+class Begun:
+    """A call that helpers may be at work on. Facts: `end` is to be called once, whatever else happens."""
+
+    __slots__ = ("_alive", "_call", "_columns", "_has_helpers")
+
+    def __init__(self, columns: CpuColumns, call: _Call, has_helpers: int, alive: object) -> None:
+        self._columns, self._call, self._has_helpers, self._alive = columns, call, has_helpers, alive
+
+    def end(self) -> int:
+        """Do what is left of it; gives, and raises, what `run` does."""
+        return self._columns.end(self._call, self._has_helpers)
+
+
 class CpuColumns:
     """The columns of a program that share one batch symbol, as words. Facts: any thread may run it at any time."""
 
@@ -106,19 +119,49 @@ class CpuColumns:
         """
         if packed.rows == 0 or self._blocks == 0:
             return 0
+        call = self._call()
         try:
-            call = self._calls.pop()
-        except IndexError:
-            call = _Call(self._lowered, self._compiled, self._errors)
-        try:
-            words = call.words
             self._place(packed, out, call)
-            self._run(call.address, POOL.address, self._plan(packed, words))
-            if words[w.FAILED // 8]:
-                self._fail(call)
-            return words[w.ZEROED // 8]
+            self._run(call.address, POOL.address, self._plan(packed, call.words))
+            return self._outcome(call)
         finally:
             self._calls.append(call)
+
+    def begin(self, packed: Packed, out: Mapping[str, Array]) -> Begun | None:
+        """Let helpers do what `run` does, while the caller does something else; None where there is nothing to do.
+
+        Errors: ShapeError.
+        """
+        if packed.rows == 0 or self._blocks == 0:
+            return None
+        call = self._call()
+        try:
+            self._place(packed, out, call)
+            has_helpers = self._compiled.begin(call.address, POOL.address, self._plan(packed, call.words))
+        except BaseException:
+            self._calls.append(call)
+            raise
+        return Begun(self, call, has_helpers, (packed, out))
+
+    def end(self, call: _Call, has_helpers: int) -> int:
+        """Do what is left of a call that was begun."""
+        try:
+            self._compiled.end(call.address, POOL.address, has_helpers)
+            return self._outcome(call)
+        finally:
+            self._calls.append(call)
+
+    def _call(self) -> _Call:
+        try:
+            return self._calls.pop()
+        except IndexError:
+            return _Call(self._lowered, self._compiled, self._errors)
+
+    def _outcome(self, call: _Call) -> int:
+        if call.words[w.FAILED // 8]:
+            self._fail(call)
+        zeroed: int = call.words[w.ZEROED // 8]
+        return zeroed
 
     def _place(self, packed: Packed, out: Mapping[str, Array], call: _Call) -> None:
         """Write the addresses of a batch and of its outputs."""

@@ -38,16 +38,20 @@ NOT_COMPILED = frozenset({"backend.py", "context.py", "descriptor.py"} | TRANSFO
 """Files of this package that nothing of the compiled code comes from."""
 ELSEWHERE = (atomics, jobs, lanes, memory, fingerprint, logarithm, murmur, quantize, siphash, word_map)
 """Other modules that compiled functions or numbers in them come from."""
+CALLED = ("run", "begin", "end")
+"""The entry points that Python calls."""
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """The engine in memory: the callable entry point, and addresses of what is called from compiled code.
+    """The engine in memory: the callable entry points, and addresses of what is called from compiled code.
 
     parts: in the order of `units.OPERANDS`.   results: keep the code alive.
     """
 
     run: Callable[[int, int, int], int]
+    begin: Callable[[int, int, int], int]
+    end: Callable[[int, int, int], int]
     work: int
     helper: int
     parts: tuple[int, ...]
@@ -58,9 +62,12 @@ class Compiled:
 def functions() -> dict[str, tuple[Any, int]]:
     """Every function that is compiled by itself, and its number of int64 operands."""
     tiles.load()
-    found = {name: (tile, 4) for name, tile in sorted({**registry.MAPS, **registry.FILTERS}.items())}
+    found: dict[str, tuple[Any, int]] = {
+        name: (tile, 4) for name, tile in sorted({**registry.MAPS, **registry.FILTERS}.items())
+    }
     found |= {name: (units.FUNCTIONS[name], operands) for name, operands in units.OPERANDS.items()}
-    return found | {"run": (jobs.run, 3), "work": (engine.work, 1), "helper": (jobs.helper, 1)}
+    found |= {"run": (jobs.run, 3), "begin": (jobs.begin, 3), "end": (jobs.end, 3)}
+    return found | {"work": (engine.work, 1), "helper": (jobs.helper, 1)}
 
 
 def _sources() -> Iterator[Path]:
@@ -84,10 +91,12 @@ def _compiled(results: Results) -> Compiled:
     addresses = {
         name: int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
         for name, result in results.items()
-        if name != "run"
+        if name not in CALLED
     }
     return Compiled(
         run=results["run"].entry_point,
+        begin=results["begin"].entry_point,
+        end=results["end"].entry_point,
         work=addresses.pop("work"),
         helper=addresses.pop("helper"),
         parts=tuple(addresses.pop(name) for name in units.OPERANDS),

@@ -1,4 +1,4 @@
-"""Columns whose tables lie in host memory: the host pools them while the device copies the request and runs the others.
+"""Columns whose tables lie in host memory: the host pools them while the request is staged, copied, and the others run.
 
 What it pooled follows in a copy of its own, and goes straight into the columns' slots.
 Legend: B batch rows, W the width of a column's slots.
@@ -6,6 +6,7 @@ Legend: B batch rows, W the width of a column's slots.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.backends.backend import Columns
 from colonnade.backends.cpu import CpuBackend
+from colonnade.backends.cpu.backend import Begun, CpuColumns
 from colonnade.backends.gpu import diagnose
 from colonnade.backends.gpu.columns import GpuColumns, Sources
 from colonnade.backends.gpu.header import Header
@@ -73,7 +74,7 @@ class HostColumns:
     layout: what the device gets.   slots: of each column, by the buffer that it fills.
     """
 
-    def __init__(self, columns: Columns, divided: Divided) -> None:
+    def __init__(self, columns: CpuColumns, divided: Divided) -> None:
         self.layout = divided.layout
         self.slots = divided.slots
         self.widths = {b.name: b.width for b in divided.host.buffers}
@@ -82,6 +83,36 @@ class HostColumns:
     def run(self, packed: Packed, values: Mapping[str, Array]) -> int:
         """Write each column's [B, W]; gives the number of ids outside their tables."""
         return self._columns.run(packed, values)
+
+    def begin(self, packed: Packed, values: Mapping[str, Array]) -> Begun | None:
+        """Let the host's threads do so while the caller does something else."""
+        return self._columns.begin(packed, values)
+
+
+class Pooling:
+    """What the host pools of one request, from when it is begun.
+
+    outside: the ids outside their tables, by layout.   nanoseconds: that a caller spent in `end`.
+    """
+
+    def __init__(self, num_layouts: int) -> None:
+        self.outside = [0] * num_layouts
+        self.nanoseconds = 0
+        self._begun: list[tuple[int, Begun]] = []
+
+    def begin(self, layout: int, host: HostColumns, packed: Packed, values: Mapping[str, Array]) -> None:
+        """Begin with the columns of a layout."""
+        begun = host.begin(packed, {name: value[: packed.rows] for name, value in values.items()})
+        if begun is not None:
+            self._begun.append((layout, begun))
+
+    def end(self) -> None:
+        """Do what is left. Facts: may be called again."""
+        began = time.perf_counter_ns()
+        while self._begun:
+            layout, begun = self._begun.pop()
+            self.outside[layout] = begun.end()
+        self.nanoseconds += time.perf_counter_ns() - began
 
 
 class PlacedColumns:

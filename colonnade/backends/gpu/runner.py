@@ -1,7 +1,7 @@
 """Answers requests on a device: one copy in, the columns, the dense rest, one copy out; a CUDA graph a bucket of sizes.
 
-Where the host pools some columns, it does so while the device copies the request and runs the others: there are two
-copies in then, and two graphs.
+Where the host pools some columns, its threads begin before the request is staged, and the caller joins them once the
+device copies the request and runs the other columns: there are two copies in then, and two graphs.
 
 The first request of a bucket runs piece by piece, the second one too and is then captured, the others replay the graph.
 """
@@ -23,7 +23,7 @@ from colonnade.backends.dense import DensePlan
 from colonnade.backends.feed import Request
 from colonnade.backends.gpu.copies import Copies
 from colonnade.backends.gpu.graphs import CudaQueue, HostQueue, Queue, full_precision, host_memory
-from colonnade.backends.gpu.host_tables import HostColumns
+from colonnade.backends.gpu.host_tables import HostColumns, Pooling
 from colonnade.backends.gpu.lanes import DeviceColumns, Lane, LanePool, Prepared, Reserved, Results
 from colonnade.backends.gpu.memory import is_exhausted, refusal, said
 from colonnade.backends.gpu.padding import Dependent, Proven, row_independent
@@ -165,8 +165,11 @@ class GpuRunner:
             prepared = lane.prepare(self._plan.bucket(request))
             prepared.staged.write(request)
             found = {"stage": float(time.perf_counter_ns() - began)}
-            _, pooling = self._pooled(prepared, request)
-            found |= pooling
+            if prepared.pooled is not None:
+                began, pooling = time.perf_counter_ns(), Pooling(len(self._hosts))
+                self._begin(pooling, prepared, request)
+                pooling.end()
+                found["host columns"] = float(time.perf_counter_ns() - began)
             marks = [("", lane.queue.mark())]
 
             def mark(part: str) -> None:
@@ -189,15 +192,20 @@ class GpuRunner:
         for check in self._requires:
             check(request.sizes)
         prepared = lane.prepare(self._plan.bucket(request))
-        prepared.staged.write(request)
-        staged = time.perf_counter_ns()
+        pooling = Pooling(len(self._hosts))
         try:
-            outside, pooling = self._run(lane, prepared, request)
+            self._begin(pooling, prepared, request)
+            prepared.staged.write(request)
+            staged = time.perf_counter_ns()
+            self._run(lane, prepared, pooling)
             statuses, views = self._fetched(lane, prepared)
-        finally:
-            lane.queue.wait()  # nothing may be under way in a lane that is given back
+        finally:  # nothing may be under way in a lane that is given back
+            try:
+                pooling.end()
+            finally:
+                lane.queue.wait()
         answered = time.perf_counter_ns()
-        zeroed = self._zeroed(request, statuses, outside)
+        zeroed = self._zeroed(request, statuses, pooling.outside)
         if self._rest is None:
             outputs = self._outputs(request, prepared, views)
         else:
@@ -205,22 +213,22 @@ class GpuRunner:
         ended = time.perf_counter_ns()
         if not prepared.replay and prepared.runs >= RUNS_BEFORE_CAPTURE:
             self._capture(lane, prepared)
-        parts = {"stage": staged - began, **pooling, "device": answered - staged, "give": ended - answered}
+        on_host = {} if prepared.pooled is None else {"host columns": pooling.nanoseconds}
+        parts = {"stage": staged - began, **on_host, "device": answered - staged, "give": ended - answered}
         return Outcome(outputs, zeroed, parts)
 
-    def _run(self, lane: Lane, prepared: Prepared, request: Request) -> tuple[list[int], dict[str, int]]:
-        """Enqueue all of a request, the host's part in between: the ids outside by layout, and that part's time."""
+    def _run(self, lane: Lane, prepared: Prepared, pooling: Pooling) -> None:
+        """Enqueue all of a request, the end of the host's part in between."""
         if prepared.pooled is None:
             self._all(lane, prepared)
-            return [0] * len(self._columns), {}
+            return
         first, rest = prepared.replay or (
             lambda: self._queued(lane, lambda: self._columns_run(lane, prepared)),
             lambda: self._direct(lane, prepared),
         )
         first()
-        found = self._pooled(prepared, request)
+        pooling.end()
         rest()
-        return found
 
     def _all(self, lane: Lane, prepared: Prepared) -> None:
         """Enqueue a request of which the host pools nothing."""
@@ -230,17 +238,13 @@ class GpuRunner:
         self._queued(lane, lambda: self._columns_run(lane, prepared))
         self._direct(lane, prepared)
 
-    def _pooled(self, prepared: Prepared, request: Request) -> tuple[list[int], dict[str, int]]:
-        """Write what the host pools: the ids outside by layout, and the time it took."""
-        outside = [0] * len(self._hosts)
+    def _begin(self, pooling: Pooling, prepared: Prepared, request: Request) -> None:
+        """Let the host's threads begin with what it pools."""
         if prepared.pooled is None:
-            return outside, {}
-        began = time.perf_counter_ns()
+            return
         for k, (host, packed) in enumerate(zip(self._hosts, request.packed, strict=True)):
             if host is not None:
-                values = {name: value[: packed.rows] for name, value in prepared.pooled.values[k].items()}
-                outside[k] = host.run(packed, values)
-        return outside, {"host columns": time.perf_counter_ns() - began}
+                pooling.begin(k, host, packed, prepared.pooled.values[k])
 
     def _queued(self, lane: Lane, work: Callable[[], object]) -> None:
         with full_precision():

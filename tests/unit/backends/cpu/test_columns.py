@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -242,6 +243,39 @@ def test_callers_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
     for thread in threads:
         thread.join()
     assert not failures
+
+
+def test_calls_in_two_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "PARALLEL_NANOSECONDS", 0)
+    case = _wide(257)
+    compiled = CpuBackend().compile(case.program, case.weights, case.layout, id_policy="zero", threads=2)
+    want = case.outputs()
+    zeroed = compiled.run(case.packed(), want)
+    for _ in range(10):
+        outs = [case.outputs() for _ in range(3)]
+        packed = [case.packed() for _ in outs]
+        begun = [compiled.begin(p, out) for p, out in zip(packed, outs[:2], strict=False)]
+        assert compiled.run(packed[2], outs[2]) == zeroed  # the helpers are the first call's
+        assert [call.end() for call in begun if call is not None] == [zeroed, zeroed]
+        for out in outs:
+            compare(case, out, want)
+    assert compiled.begin(_wide(0).packed(), _wide(0).outputs()) is None
+
+
+def test_what_a_call_in_two_parts_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backend, "PARALLEL_NANOSECONDS", 0)
+    slots = (Slot("o", 0, 3),)
+    case = one(Column("c", Field("x"), "t", slots=slots), np.ones((4, 3), np.float32), "int64", 1, 300, [0] * 299 + [4])
+    compiled = CpuBackend().compile(case.program, case.weights, case.layout, id_policy="error", threads=2)
+    good = replace(case.packed(), buffers={"int64": np.zeros(300, np.int64)})
+    for _ in range(3):
+        with pytest.raises(ShapeError):
+            compiled.begin(case.packed(), {"o": np.zeros((299, 3), np.float32)})
+        begun = compiled.begin(case.packed(), case.outputs())
+        assert begun is not None
+        with pytest.raises(IdRangeError, match="id 4 in batch row 299"):
+            begun.end()
+        assert compiled.run(good, case.outputs()) == 0
 
 
 # Python warns of a fork beside threads: that it works is what is tested.

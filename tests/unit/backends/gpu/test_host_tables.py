@@ -13,11 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.backends.backend import layouts
+from colonnade.backends.cpu import backend as cpu
 from colonnade.backends.feed import FeedReader, Request
 from colonnade.backends.gpu.backend import GpuBackend
 from colonnade.backends.gpu.host_tables import PlacedColumns, divide
 from colonnade.backends.gpu.mapped import mapped
 from colonnade.backends.gpu.placement import BUS, POOLED
+from colonnade.backends.gpu.staging import Staged
 from colonnade.backends.reference import ReferenceBackend
 from colonnade.core import dims
 from colonnade.core.batch import Layout
@@ -262,6 +264,20 @@ def test_profile_tells_the_host_apart() -> None:
     runner = backend.prepare(PROGRAM, weights(0), plans, id_policy="error", threads=1)
     found = runner.profile(FeedReader(PROGRAM, plans, runner.dense_inputs).read(feed(3)))
     assert list(found) == ["stage", "host columns", "copy in", "columns", "copy of host columns", "dense", "copy out"]
+
+
+def test_the_hosts_threads_are_let_go_where_a_request_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "PARALLEL_NANOSECONDS", 0)
+    found = executable(BUDGET, threads=2)
+    for _ in range(3):
+        with monkeypatch.context() as broken, pytest.raises(MemoryError):
+            broken.setattr(Staged, "write", lambda *_: _fail())
+            found(feed(4))
+        same(found, feed(4), weights(0))
+
+
+def _fail() -> None:
+    raise MemoryError
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (1, 1), (5000, 3)])
