@@ -142,6 +142,11 @@ def ragged(program: Program) -> dict[str, str]:
     return {i.name: i.offsets for i in program.signature if i.offsets is not None}
 
 
+def _cut(program: Program) -> dict[str, str]:
+    """What is cut and joined as its rows are: ragged fields and the places of their values, each with its offsets."""
+    return ragged(program) | {r.places: r.offsets for r in program.row_keys if r.places is not None}
+
+
 def _saying(program: Program) -> frozenset[str]:
     """The keys of a request that say rows."""
     return frozenset(key.name for r in program.row_keys for key in r.keys)
@@ -153,9 +158,13 @@ def _said(program: Program, values: Mapping[str, Array]) -> Feed:
     for item in program.row_keys:
         offsets = values[item.offsets]
         rows = Rows(np.asarray(offsets, np.int64), int(np.diff(offsets).max(initial=0)))
-        feed[item.name] = rows.indices() if item.by == "indices" else rows.offsets.astype(item.dtype)
+        indices, width = rows.indices(), rows.width
+        if (places := values.get(item.places or "")) is not None:
+            indices[:, 1] = places
+            width = max(width, int(indices[:, 1].max(initial=-1)) + 1)
+        feed[item.name] = indices if item.by == "indices" else rows.offsets.astype(item.dtype)
         if item.shape is not None:
-            feed[item.shape] = np.array([rows.num_rows, rows.width])
+            feed[item.shape] = np.array([rows.num_rows, width])
     return feed
 
 
@@ -240,7 +249,7 @@ def take(program: Program, request: Request, rows: Sequence[int] | NDArray[np.in
     whole = _opened(program, request.feed)
     by_row = {key for key in batched(program) & whole.keys() if len(whole[key]) == request.rows}
     feed = {key: value[chosen] if key in by_row else value for key, value in whole.items()}
-    fields = ragged(program)
+    fields = _cut(program)
     for key, offsets in fields.items():
         starts, ends = whole[offsets][chosen], whole[offsets][chosen + 1]
         feed[key] = whole[key][_ranges(starts, ends)]
@@ -257,7 +266,7 @@ def _ranges(starts: Array, ends: Array) -> NDArray[np.int64]:
 def joined(program: Program, requests: Sequence[Request], name: str) -> Request:
     """One request with the rows of several. Facts: inputs without rows are those of the first."""
     by_row = batched(program)
-    fields = ragged(program)
+    fields = _cut(program)
     by_row |= fields.keys()
     parts = [_opened(program, r.feed) for r in requests]
     first = parts[0]
@@ -270,5 +279,5 @@ def joined(program: Program, requests: Sequence[Request], name: str) -> Request:
 
 def _closed(program: Program, feed: Feed) -> Feed:
     """The request with what says offsets in their place."""
-    made = {r.offsets for r in program.row_keys}
+    made = {name for r in program.row_keys for name in (r.offsets, r.places)}  # what says rows is made of these
     return {key: value for key, value in feed.items() if key not in made} | _said(program, feed)

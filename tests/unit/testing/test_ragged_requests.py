@@ -15,7 +15,7 @@ from colonnade.core.examples import Feature
 from colonnade.core.expr import Apply, Field
 from colonnade.executable import Executable
 from colonnade.ir.column import Column, Slot
-from colonnade.ir.program import Buffer, Decode, Input, Program, Weights
+from colonnade.ir.program import Buffer, Decode, Input, Program, RowKeys, Weights
 from colonnade.ir.table import Table
 from colonnade.ops.at_least import AtLeast
 from colonnade.testing.bench import Bench, Measured, bytes_of_columns
@@ -181,3 +181,25 @@ def test_a_program_that_decodes_is_verified_and_timed() -> None:
     assert request.rows == 6 and verify(side, oracle, DECODED, weights(), [request]).ok
     bench = Bench("decoded", executable, ReferenceBackend(), threads=1, checked={"ok": True, "oracle": "none"})
     assert all(isinstance(m, Measured) for m in bench.run((2,), 1))
+
+
+def test_rows_of_an_index_matrix_keep_their_places() -> None:
+    inputs = (
+        Input("ids", "int64", (N,), offsets="ends"),
+        Input("ends", "int64", (dims.add(B, 1),)),
+        Input("places", "int64", (N,)),
+    )
+    width = dims.symbol("T")
+    rows = RowKeys("ids.indices", "indices", "ends", N, B, width, "ids.shape", places="places", strict=True)
+    program = replace(PROGRAM, inputs=inputs, columns=(), tables=(), row_keys=(rows,))
+    feed = {
+        "ids": np.array([4, 5, 6]),
+        "ids.indices": np.array([[0, 1], [0, 3], [2, 0]]),
+        "ids.shape": np.array([3, 5]),
+    }
+    first, last = (take(program, Request("r", 3, feed), [row]) for row in (0, 2))
+    assert first.feed.keys() == feed.keys()
+    assert first.feed["ids"].tolist() == [4, 5] and first.feed["ids.indices"].tolist() == [[0, 1], [0, 3]]
+    assert last.feed["ids.indices"].tolist() == [[0, 0]] and last.feed["ids.shape"].tolist() == [1, 1]
+    both = joined(program, [last, first], "both")
+    assert both.feed["ids.indices"].tolist() == [[0, 0], [1, 1], [1, 3]] and both.feed["ids.shape"].tolist() == [2, 4]
