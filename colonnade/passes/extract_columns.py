@@ -69,7 +69,8 @@ class ExtractColumns(Pass):
                     editor.graph.replace(node, _clipped(editor.at(node), node, table))
                     changed += 1
                 continue
-            column = shorter(replace(column, name=_unique(_name(column, reader, decoded), names)), dtypes)
+            known = dtypes | {name: facts_of(field).dtype for name, field in reader.fields.items()}
+            column = shorter(replace(column, name=_unique(_name(column, reader, decoded), names)), known)
             value = _value(editor.at(node), column, table, reader, args_of(node)[1])
             editor.record(node, True, f"column {column.name}: ids and rows are proven to be of the same elements")
             editor.graph.replace(node, _shaped(editor, node, value, (*_field_nodes(reader, column), args_of(node)[1])))

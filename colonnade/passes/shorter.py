@@ -63,6 +63,5 @@ def _constant(ids: Expr, dtypes: Mapping[str, str]) -> Expr:
     while isinstance(source, Apply) and isinstance(source.op, MapOp) and len(source.args) == 1:
         source = source.args[0]
     empty = {"string": np.zeros(0, object), "int64": np.zeros(0, np.int64)}
-    if not isinstance(source, Field) or dtypes[source.name] not in empty:
-        return ids
-    return Apply(replace(op, keys=Const(empty[dtypes[source.name]]), function="farm"), source)
+    dtype = dtypes.get(source.name, "") if isinstance(source, Field) else ""
+    return Apply(replace(op, keys=Const(empty[dtype]), function="farm"), source) if dtype in empty else ids

@@ -11,6 +11,7 @@ from colonnade.core.consts import Const
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.ir.column import Column
 from colonnade.ir.evaluate import elements_of
+from colonnade.ops.cast import Cast
 from colonnade.ops.hash_bytes import HashBytes
 from colonnade.ops.mod import Mod
 from colonnade.ops.not_equal import NotEqual
@@ -105,3 +106,10 @@ def test_what_splits_or_has_buckets_stays() -> None:
         Apply(Vocabulary(empty, empty, 3), Apply(Mod(3), Field("f"))),
     ):
         assert shorter(column(ids), {"x": "string", "f": "int32"}).ids is ids
+
+
+def test_a_vocabulary_without_words_of_places() -> None:
+    none = Const(np.zeros(0, np.int64))
+    nothing = Vocabulary(none, none, 3, 0, "farm")
+    column = Column("x", Apply(nothing, Apply(Cast("int64"), Field("x.0-1"))), "t")
+    assert shorter(column, {"x": "int32"}) == column
