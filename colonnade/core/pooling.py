@@ -10,6 +10,9 @@ import torch
 from colonnade.core.roots import nearest_sqrt
 
 POOLINGS = ("sum", "mean", "sqrtn")
+MARKS = "marks"
+"""`0 + sum of weight * value` over the values that are not 0: what a weight stands beside, and not in, takes nothing of
+it, also where it is infinite or no number."""
 BLOCK = 8
 """TensorFlow adds the first n % 8 vectors one by one (8 for 0, 9 for 1), then blocks of 8 that it adds up first."""
 
@@ -69,6 +72,8 @@ def _weighted(vectors_RnD: torch.Tensor, weights_Rn: torch.Tensor, pooling: str)
     products_RnD = vectors_RnD * weights_Rn[:, :, None]
     if pooling == "max":
         return products_RnD.amax(1)
+    if pooling == MARKS:
+        return 0.0 + sequential_sum(torch.where(vectors_RnD == 0, 0.0, products_RnD))
     total_RD = sequential_sum(products_RnD)
     if pooling == "sum":
         return total_RD

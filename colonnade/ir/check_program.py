@@ -13,6 +13,7 @@ from colonnade.core.consts import Const
 from colonnade.core.dims import Dim, prod
 from colonnade.core.examples import Feature
 from colonnade.core.expr import Apply, Expr, Field, fields_of, walk
+from colonnade.core.pooling import MARKS
 from colonnade.errors import ColonnadeError, GraphError, listed
 from colonnade.ir.column import POOLINGS, Column, Slot, fields_read
 from colonnade.ir.element_facts import field_facts, inside
@@ -339,6 +340,8 @@ class _Columns:
     def _column(self, column: Column) -> Iterator[str]:
         if column.pooling not in POOLINGS:
             yield f"the pooling {column.pooling!r} is none of {', '.join(POOLINGS)}"
+        if column.pooling == MARKS and (column.weights is None or column.table is None):
+            yield "marks without a table and weights that stand in their places"
         fields = fields_read(column)
         missing = [f for f in fields if f not in self.inputs]
         yield from (f"the field {f!r} is no input" for f in missing)

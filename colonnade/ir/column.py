@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from colonnade.core.expr import Expr, fields_of
 
-POOLINGS = ("sum", "mean", "sqrtn", "max", "none")
+POOLINGS = ("sum", "mean", "sqrtn", "max", "none", "marks")
 ID_POLICIES = ("error", "zero")
 
 
@@ -24,7 +24,8 @@ class Column:
     """What becomes of each element of a field.
 
     ids: the row of `table` for each element.   filters: predicates; an element stays where all are true.
-    weights: a factor for each element, or None.   pooling: over the elements of one batch row.
+    weights: a factor for each element, or None.   pooling: over the elements of one batch row; "marks" is
+    a sum of weights where a row of the table holds marks (`core/pooling.py`).
     default_row: the table row used where a batch row has no element (None: zeros).
     ids_proven: every id is proven to lie in the table, so that no backend checks it.
     source: graph path and tensor that it was read from, outside equality.

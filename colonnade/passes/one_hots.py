@@ -9,7 +9,7 @@ from colonnade.core.expr import Field
 from colonnade.core.facts import Order, Term
 from colonnade.core.identity import identity
 from colonnade.ir.decoded import decoded_names
-from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
+from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of, source_of
 from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.cast import Cast
 from colonnade.ops.graph.compare import Compare
@@ -161,7 +161,7 @@ def _of_counts(node: Node, one_hot: Node, depth: int, editor: Editor) -> Rewritt
     reason = _of_fields(ids, editor)
     if reason is not None:
         return Reject(reason)
-    counts = bag(editor, "sum", editor.constant(identity(depth)), ids, _outside_mask(editor, ids, 0, depth))
+    counts = _inner(bag(editor, "sum", editor.constant(identity(depth)), ids, _outside_mask(editor, ids, 0, depth)))
     if isinstance(op, Max):
         made = editor.add(Minimum(), counts, editor.constant(np.float32(1)))
         return Rewritten(made, "what is marked at any place is counted")
@@ -184,9 +184,15 @@ def _bincount(node: Node, editor: Editor) -> Rewritten | Reject | None:
     counts = bag(editor, "sum", editor.constant(identity(size)), ids, _outside_mask(editor, ids, None, size))
     shape = facts_of(ids).shape
     if op.binary and shape is not None and shape[1] != 1:
-        counts = editor.add(Minimum(), counts, editor.constant(np.float32(1)))
+        counts = editor.add(Minimum(), _inner(counts), editor.constant(np.float32(1)))
     proof = f"each id below {size} adds its row of the identity matrix; a negative id has none and stays an error"
     return Rewritten(_as_dtype(counts, node, editor), proof)
+
+
+def _inner(counts: Node) -> Node:
+    """Counts of which the node's value is made: no tensor of the source holds them."""
+    counts.meta["source"] = f"{source_of(counts)} (counts)"
+    return counts
 
 
 def _weighted_counts(ids: Node, weights: Node, size: int, editor: Editor) -> Rewritten | Reject:
@@ -370,7 +376,7 @@ def _of_cross(cross: Node, depth: int, editor: Editor) -> Rewritten:
 
 def _marked(indices: Node, ids: Node, shape: Node, depth: int, editor: Editor) -> Node:
     """The sum of each row's rows of the identity matrix."""
-    kept, kept_indices = _inside(ids, indices, depth, editor)
+    kept, kept_indices = inside(ids, indices, depth, editor)
     zero = editor.constant(np.array(0, dtype=np.int32))
     count = editor.add(Gather(), shape, zero, zero)
     return editor.add(
@@ -378,17 +384,17 @@ def _marked(indices: Node, ids: Node, shape: Node, depth: int, editor: Editor) -
     )
 
 
-def _inside(ids: Node, indices: Node, depth: int, editor: Editor) -> tuple[Node, Node]:
-    """The ids that mark something, and their index rows."""
+def inside(ids: Node, indices: Node, depth: int, editor: Editor, *others: Node) -> tuple[Node, ...]:
+    """The ids that mark something, their index rows, and what else belongs to them."""
     known = facts_of(ids)
     if known.lo is not None and known.hi is not None and known.lo >= 0 and known.hi < depth:
-        return ids, indices
+        return ids, indices, *others
     low, high = (editor.constant(np.array(bound, dtype=known.dtype)) for bound in (0, depth))
     mask = editor.add(LogicalAnd(), editor.add(Compare("ge"), ids, low), editor.add(Compare("lt"), ids, high))
     flat = editor.constant(np.array([-1], dtype=np.int32))
     keep = editor.add(Reshape(), editor.add(Where(), mask), flat)
     zero = editor.constant(np.array(0, dtype=np.int32))
-    return editor.add(Gather(), ids, keep, zero), editor.add(Gather(), indices, keep, zero)
+    return tuple(editor.add(Gather(), x, keep, zero) for x in (ids, indices, *others))
 
 
 def _unfit(indices: Node, shape: Node) -> str:

@@ -12,12 +12,14 @@ from colonnade.core.dims import Dim
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
 from colonnade.ir.infer import rename
 from colonnade.ops.graph.compare import Compare
+from colonnade.ops.graph.concat import Concat
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.mul import Mul
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.sparse_fill_empty_rows import SparseFillEmptyRows
+from colonnade.ops.graph.sparse_reorder import SparseReorder
 from colonnade.ops.graph.unique import Unique
 from colonnade.ops.graph.where import Where
 from colonnade.passes.base import Editor, Pass, Reject
@@ -33,10 +35,10 @@ class PairWeights(Pass):
     """
 
     def run(self, editor: Editor) -> int:
-        """Every product of looked up rows and weights."""
+        """Every product of looked up rows and weights, and weights that are put in the places of ids."""
         mapping: dict[sympy.Symbol, Dim] = {}
         changed = 0
-        for node in [n for n in editor.graph.nodes() if isinstance(n.target, Mul)]:
+        for node in [n for n in editor.graph.nodes() if isinstance(n.target, Mul | SparseReorder)]:
             found = _pair(node)
             if found is None:
                 continue
@@ -74,7 +76,11 @@ def _pair(product: Node) -> tuple[Node, Node] | Reject | None:
 
 
 def _factors(product: Node) -> tuple[Node, Node] | None:
-    """Ids whose rows are multiplied, and the weights."""
+    """Ids whose rows are multiplied, or whose places are taken, and the weights."""
+    if isinstance(product.target, SparseReorder):
+        indices, weights, _ = args_of(product)
+        is_joined = isinstance(indices.target, Concat) and len(args_of(indices)) == 3
+        return (args_of(indices)[1], weights) if is_joined else None
     for vectors, weights in (args_of(product), args_of(product)[::-1]):
         if isinstance(vectors.target, Gather) and isinstance(weights.target, Reshape):
             ids = args_of(vectors)[1]

@@ -31,6 +31,7 @@ from colonnade.passes.pool_places import PoolPlaces
 from colonnade.passes.pool_segments import PoolSegments
 from colonnade.passes.pool_single_rows import PoolSingleRows
 from colonnade.passes.ragged_inputs import RaggedInputs
+from colonnade.passes.scatter_weights import ScatterWeights
 from colonnade.passes.spread_rows import SpreadRows
 from colonnade.passes.vocabularies import Vocabularies
 from colonnade.passes.warnings.base import Warn
@@ -64,6 +65,7 @@ COLUMNS: tuple[Pass, ...] = (
     DropEmptySelects(),  # after merge-empty-rows, which makes the bags it looks for
     PoolPlaces(),  # after vocabularies and selects, which leave ids that can be read
     OneHots(),  # after guards and hashes, which prove ids; before the last cleaning, which drops reshapes behind it
+    ScatterWeights(),  # beside one-hots, which takes marks without weights
     DropIdentities(),  # again: reshapes between pooling and concat, arithmetic on indices that is now bare
     FoldConstants(),  # beside fold-shapes, which does it to integers
     FoldShapes(),  # last of the cleaning: only shape operands that something still reads become constants

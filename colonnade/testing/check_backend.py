@@ -263,6 +263,7 @@ def pooled(vectors: Array, weights: Array | None, pooling: str) -> tuple[Array, 
     """
     n = len(vectors)
     products = vectors if weights is None else vectors * weights[:, None]
+    products = np.where(vectors == 0, 0.0, products) if pooling == "marks" else products
     if n == 1 and weights is None:
         return vectors[0], np.zeros(vectors.shape[1])
     if pooling == "max":
@@ -271,6 +272,7 @@ def pooled(vectors: Array, weights: Array | None, pooling: str) -> tuple[Array, 
     squares = None if weights is None else weights**2
     divisor = {
         "sum": 1.0,
+        "marks": 1.0,
         "mean": float(n if weights is None else weights.sum()),
         "sqrtn": float(np.sqrt(n if squares is None else squares.sum())),
     }[pooling]

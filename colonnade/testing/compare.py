@@ -169,7 +169,7 @@ def _may_overflow(counts_B: Array, factors_E: Array, rows_E: Array) -> NDArray[n
 
 
 def _divisor(pooling: str, counts_B: Array, factors_E: Array, rows_E: Array, weighted: bool) -> Array:
-    if pooling == "sum":
+    if pooling in ("sum", "marks"):
         return np.ones(len(counts_B))
     if not weighted:
         return np.sqrt(counts_B) if pooling == "sqrtn" else counts_B.astype(np.float64)

@@ -268,7 +268,7 @@ class _Maker:
         start = self._field(FIELD_DTYPES)
         poolings = [p for p in self.poolings if self.offsets is None or p != "none"]
         source, pooling = start, draw(st.sampled_from(poolings))
-        if start[1].dtype == "string" and pooling != "none" and draw(st.booleans()):
+        if start[1].dtype == "string" and pooling not in ("none", "marks") and draw(st.booleans()):
             source = self._applied(start, _OPS["split"](draw))
         mapped = self._mapped(source, draw(st.integers(0, 2)))
         if source is start and len(self.fields) < 2 and draw(st.integers(0, 5)) == 0:
@@ -281,8 +281,8 @@ class _Maker:
         dim, dtype = draw(st.sampled_from(EMBEDDING_DIMS)), draw(st.sampled_from(self.table_dtypes))
         table = Table(f"t_{self.name}", rows, dim, dtype)
         weights = None
-        if source is start and draw(st.integers(0, 3)) == 0:
-            weights = self._weights(signed=pooling in ("sum", "max", "none"))
+        if pooling == "marks" or (source is start and draw(st.integers(0, 3)) == 0):
+            weights = self._weights(signed=pooling not in ("mean", "sqrtn"))
         parts = {
             "ids": ids,
             "table": table.name,

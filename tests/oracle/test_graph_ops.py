@@ -225,6 +225,8 @@ CALLS: dict[str, Call] = {
     "sparse_fill_empty_rows": lambda r, op, a: r.SparseFillEmptyRows(
         indices=a[0], values=a[1], dense_shape=a[2], default_value=a[3]
     ),
+    "sparse_reorder": lambda r, op, a: r.SparseReorder(input_indices=a[0], input_values=a[1], input_shape=a[2]),
+    "sparse_slice": lambda r, op, a: r.SparseSlice(indices=a[0], values=a[1], shape=a[2], start=a[3], size=a[4]),
     "sparse_reshape": lambda r, op, a: r.SparseReshape(input_indices=a[0], input_shape=a[1], new_shape=a[2]),
     "sparse_segment_reduce": segment,
     "sparse_to_dense": sparse_to_dense,

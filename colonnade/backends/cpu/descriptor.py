@@ -29,7 +29,14 @@ from colonnade.ops.split import Split
 Array = npt.NDArray[Any]
 Words = npt.NDArray[np.int64]
 
-POOLINGS = {"sum": w.POOL_SUM, "mean": w.POOL_MEAN, "sqrtn": w.POOL_SQRTN, "max": w.POOL_MAX, "none": w.POOL_NONE}
+POOLINGS = {
+    "sum": w.POOL_SUM,
+    "mean": w.POOL_MEAN,
+    "sqrtn": w.POOL_SQRTN,
+    "max": w.POOL_MAX,
+    "none": w.POOL_NONE,
+    "marks": w.POOL_MARKS,
+}
 ITEM_BYTES = {"float32": 4, "float64": 8, "int32": 4, "int64": 8, "string": 8}
 LOADS = {"int32": w.LOAD_INT32, "string": w.LOAD_STRING}
 VALUES = {"float32": w.VALUE_F32, "float64": w.VALUE_F64, "int32": w.VALUE_INT, "int64": w.VALUE_INT}

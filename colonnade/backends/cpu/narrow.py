@@ -16,6 +16,7 @@ from colonnade.backends.cpu.pooling import divisor_of, scaling
 from colonnade.backends.cpu.rows import (
     PLAIN,
     TIMES,
+    add_marked,
     add_weighted,
     leading,
     max_rows,
@@ -43,6 +44,9 @@ ONE = np.float32(1)
 def _pool(d: int, s: int, weights: int, n: int, lead: int, out: int, dim: int) -> None:
     """Begin or go on with the pooling of the rows in scratch memory."""
     rows, weighted, is_max = s + WIDENED_ROWS, load_i64(d + w.WEIGHTS) != 0, load_i64(d + w.POOLING) == w.POOL_MAX
+    if load_i64(d + w.POOLING) == w.POOL_MARKS:
+        add_marked(rows, weights, n, lead > 0, out, dim)
+        return
     if weighted and is_max:
         max_weighted(rows, weights, n, lead > 0, out, dim)
     elif weighted:

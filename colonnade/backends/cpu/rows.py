@@ -193,6 +193,18 @@ def add_weighted(rows: int, weights: int, n: int, fresh: bool, out: int, dim: in
 
 
 @kernel
+def add_marked(rows: int, weights: int, n: int, fresh: bool, out: int, dim: int) -> None:
+    """`out (+)= sum of weight * value` over the values that are not 0; a `fresh` sum begins at 0."""
+    for k in range(dim):
+        total = ZERO if fresh else load_f32(out + 4 * k)
+        for i in range(n):
+            mark = load_f32(load_i64(rows + 8 * i) + 4 * k)
+            if mark != ZERO:
+                total += mark * load_f32(weights + 4 * i)
+        store_f32(out + 4 * k, total)
+
+
+@kernel
 def max_weighted(rows: int, weights: int, n: int, fresh: bool, out: int, dim: int) -> None:
     """`out = max(out, weight * row)`; NaN wins. Facts: n >= 1."""
     for k in range(dim):

@@ -11,7 +11,7 @@ import numpy as np
 from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.lookups import slot_of
-from colonnade.backends.cpu.rows import add_weighted, divide, max_weighted
+from colonnade.backends.cpu.rows import add_marked, add_weighted, divide, max_weighted
 from colonnade.backends.cpu.scratch import COUNTS, FACTORS, LEAD, LOOKED_UP, WEIGHT
 from colonnade.backends.cpu.units import implements, pool_narrow
 from colonnade.backends.cpu.widen import put_row
@@ -27,6 +27,8 @@ def _more(call: int, d: int, s: int, rows: int, weights: int, n: int, fresh: boo
         pool_narrow(call, d, s, rows, n, out)
     elif load_i64(d + w.POOLING) == w.POOL_MAX:
         max_weighted(rows, weights, n, fresh, out, load_i64(d + w.DIM))
+    elif load_i64(d + w.POOLING) == w.POOL_MARKS:
+        add_marked(rows, weights, n, fresh, out, load_i64(d + w.DIM))
     else:
         add_weighted(rows, weights, n, fresh, out, load_i64(d + w.DIM))
 

@@ -89,6 +89,7 @@ from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.reverse import Reverse
 from colonnade.ops.graph.round import Round
 from colonnade.ops.graph.rsqrt import Rsqrt
+from colonnade.ops.graph.scatter_nd import ScatterNd
 from colonnade.ops.graph.segment_max import SegmentMax
 from colonnade.ops.graph.segment_sum import SegmentSum
 from colonnade.ops.graph.select import Select
@@ -104,8 +105,10 @@ from colonnade.ops.graph.softmax import Softmax
 from colonnade.ops.graph.softplus import Softplus
 from colonnade.ops.graph.softsign import Softsign
 from colonnade.ops.graph.sparse_fill_empty_rows import SparseFillEmptyRows
+from colonnade.ops.graph.sparse_reorder import SparseReorder
 from colonnade.ops.graph.sparse_reshape import SparseReshape
 from colonnade.ops.graph.sparse_segment_reduce import SparseSegmentReduce
+from colonnade.ops.graph.sparse_slice import SparseSlice
 from colonnade.ops.graph.sparse_to_dense import SparseToDense
 from colonnade.ops.graph.split import Split
 from colonnade.ops.graph.split_v import SplitV
@@ -224,6 +227,13 @@ def _div(a: Attrs) -> GraphOp:
     return RealDiv() if str(a.get("T", "")).startswith("float") else TruncateDiv()
 
 
+def _scatter_nd(a: Attrs) -> GraphOp:
+    policy = a.get("bad_indices_policy", b"")
+    if policy not in (b"", "", b"DEFAULT", "DEFAULT", b"ERROR", "ERROR"):
+        raise ImportFailure("ScatterNd that ignores indices is not supported", got=str(policy))
+    return ScatterNd()
+
+
 def _segment_max(a: Attrs) -> GraphOp:
     if not str(a.get("T", "")).startswith(("int", "uint")):
         raise ImportFailure("SegmentMax of floats is not supported", got=str(a.get("T")))
@@ -331,6 +341,7 @@ SPELLINGS: dict[str, Spelling] = {
     "Rint": lambda a: Round(),
     "Round": lambda a: Round(),
     "Rsqrt": lambda a: Rsqrt(),
+    "ScatterNd": _scatter_nd,
     "SegmentMax": _segment_max,
     "SegmentSum": lambda a: SegmentSum(),
     "Select": lambda a: Select(v1=True),
@@ -346,6 +357,7 @@ SPELLINGS: dict[str, Spelling] = {
     "Softmax": lambda a: Softmax(),
     "Softplus": lambda a: Softplus(),
     "SparseFillEmptyRows": lambda a: SparseFillEmptyRows(),
+    "SparseReorder": lambda a: SparseReorder(),
     "SparseReshape": lambda a: SparseReshape(),
     "SparseSegmentMean": _segment("mean"),
     "SparseSegmentMeanWithNumSegments": _segment("mean", True),
@@ -353,6 +365,7 @@ SPELLINGS: dict[str, Spelling] = {
     "SparseSegmentSqrtNWithNumSegments": _segment("sqrtn", True),
     "SparseSegmentSum": _segment("sum"),
     "SparseSegmentSumWithNumSegments": _segment("sum", True),
+    "SparseSlice": lambda a: SparseSlice(),
     "SparseToDense": lambda a: SparseToDense(a.get("validate_indices", True)),
     "Split": lambda a: Split(a.get("num_split", 1)),
     "SplitV": lambda a: SplitV(a.get("num_split", 1)),

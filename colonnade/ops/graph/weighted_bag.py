@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
 
 from colonnade.core import facts
 from colonnade.core.facts import Facts
-from colonnade.core.pooling import POOLINGS, pool
+from colonnade.core.pooling import MARKS, POOLINGS, pool
 from colonnade.errors import GraphError, ShapeError
 from colonnade.ops.graph._facts import one, want_dtype, want_rank
 from colonnade.ops.graph._segment import segments
 from colonnade.ops.graph._values import array, check_range, integer
-from colonnade.ops.graph.embedding_bag import INDEX, Pooling
+from colonnade.ops.graph.embedding_bag import INDEX
 from colonnade.ops.op import GraphOp, Inferred, Value, fresh, structural
+
+WeightedPooling = Literal["sum", "mean", "sqrtn", "marks"]
 
 
 @dataclass(frozen=True)
@@ -23,18 +26,19 @@ class WeightedBag(GraphOp):
     """`out[b] = pooling of weights[k] * table[ids[k]] over all k with rows[k] == b`.
 
     Operands: table, ids, rows, number of rows, weights. Mean divides by the sum of the weights, sqrtn by the root of
-    that of their squares; a divisor of 0 gives 0. A batch row without ids is 0, or row `default_row` of the table.
+    that of their squares; a divisor of 0 gives 0. Marks adds up what is not 0 in a row, and nothing else. A batch row
+    without ids is 0, or row `default_row` of the table.
     Errors: GraphError on rows that fall or lie outside, on an id outside the table, on another number of weights.
     """
 
-    pooling: Pooling = structural()  # noqa: RUF009
+    pooling: WeightedPooling = structural()  # noqa: RUF009
     default_row: int | None = None
 
     def infer(self, *args: Facts) -> Inferred:
         """Content to shape: the number of rows."""
         table, ids, rows, num_rows, weights = args
-        if self.pooling not in POOLINGS:
-            raise ShapeError("weighted_bag: no such pooling", got=self.pooling, want=", ".join(POOLINGS))
+        if self.pooling not in (*POOLINGS, MARKS):
+            raise ShapeError("weighted_bag: no such pooling", got=self.pooling, want=", ".join((*POOLINGS, MARKS)))
         want_dtype("weighted_bag", table, ("float32",), "table")
         want_dtype("weighted_bag", weights, ("float32",), "weights")
         for f, operand, rank in ((ids, "ids", 1), (rows, "rows", 1), (num_rows, "number of rows", 0)):

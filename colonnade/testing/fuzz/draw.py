@@ -122,7 +122,7 @@ def _of_example(item: Input) -> bool:
 
 def weighted_column(rng: Rng, case: Case) -> Case:
     """Now and then with weights."""
-    if case.form != "embedding" or case.kind not in WEIGHED or rng.random() < 0.5:
+    if case.form not in ("embedding", "indicator") or case.kind not in WEIGHED or rng.random() < 0.5:
         return case
     return replace(case, weights=f"w{case.number}")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from colonnade.testing.kinds.cell import NOTYET, Gap, Given, floats, ids, lists, words
+from colonnade.testing.kinds.cell import INF, NAN, NOTYET, Gap, Given, floats, ids, lists, words
 from colonnade.testing.models.examples import encode_example
 from colonnade.testing.tensorflow import tensorflow
 
@@ -153,9 +153,19 @@ COLUMNS: dict[str, FeatureColumn] = {
     ),
     "indicator of words": FeatureColumn((words(3),), lambda c: [c.indicator_column(_vocabulary(c, num_oov_buckets=2))]),
     "indicator, weighted": FeatureColumn(
-        (ids(3, "x", (0, 3, 7)), Given("y", "float32", 3, (0.5, 2.0, -1.0))),
+        (ids(3, "x", (0, 3, 7, 9, -7)), Given("y", "float32", 3, (0.5, 2.0, -1.0, NAN, INF, -INF))),
         lambda c: [c.indicator_column(c.weighted_categorical_column(_identity(c), "y"))],
-        gap=Gap(NOTYET, "a weight that is infinite or no number would mark every id of its row"),
+    ),
+    "indicator, weighted, of Examples": FeatureColumn(
+        (WORDS_OF_EXAMPLES,),
+        lambda c: [
+            c.indicator_column(
+                c.weighted_categorical_column(
+                    c.categorical_column_with_vocabulary_list("words", ["a", "yy"], num_oov_buckets=2), "weights"
+                )
+            )
+        ],
+        _parsed,
     ),
     "several values, sum": FeatureColumn((SEVERAL,), lambda c: embedded(c, _identity(c), "sum")),
     "several values, mean": FeatureColumn((SEVERAL,), lambda c: embedded(c, _identity(c), "mean")),

@@ -20,6 +20,12 @@ def weighted_max(rows, weight):
 
 
 @jit
+def weighted_marks(rows, weight):
+    """`0 + w v` where v is not 0."""
+    return tl.where(rows == 0.0, 0.0, 0.0 + rows * weight[:, None])
+
+
+@jit
 def weighted_mean(rows, weight):
     """`(w v) / w`; 0 where w is 0."""
     zero = (weight == 0.0)[:, None]

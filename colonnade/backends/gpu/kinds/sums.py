@@ -35,6 +35,7 @@ class Sums:
         for t, target in enumerate(self.writer.unit.targets):
             shape = f"[{self.rows}, {target.block}]"
             start = f"tl.full({shape}, float('-inf'), tl.float32)" if self.pooling == "max" else nothing(shape)
+            start = f"tl.full({shape}, 0.0, tl.float32)" if self.pooling == "marks" else start
             code.line(f"sum{t} = {start}")
         code.line(f"count = tl.full([{self.rows}], 0, tl.int32)")
         if self.has_divisor:
@@ -48,7 +49,8 @@ class Sums:
         for t, target in enumerate(writer.unit.targets):
             rows = writer.rows_of(target, ids, writer.inside(target, ids, keep))
             if weight is not None:
-                rows = code.let(f"{rows} * {weight}[:, None]")
+                product = f"{rows} * {weight}[:, None]"
+                rows = code.let(f"tl.where({rows} == 0.0, 0.0, {product})" if self.pooling == "marks" else product)
             self._add(f"sum{t}", keep, rows)
         code.line(f"count += {self._total(f'{keep}.to(tl.int32)')}")
         if self.has_divisor:

@@ -970,6 +970,23 @@ def sparse_reshape(w: World) -> Case:
     return op_of("sparse_reshape"), [places, w.sized(dims, "int64"), w.sized(r.choice(options), "int64")]
 
 
+@maker("sparse_reorder")
+def sparse_reorder(w: World) -> Case:
+    places, dims = indices(w)
+    values = w.any(numbers(w.random, (len(places.array),), w.random.choice(["int64", "float32", "string"])))
+    return op_of("sparse_reorder"), [places, values, w.sized(dims, "int64")]
+
+
+@maker("sparse_slice")
+def sparse_slice(w: World) -> Case:
+    r = w.random
+    places, dims = indices(w)
+    values = w.any(numbers(r, (len(places.array),), r.choice(["int64", "float32", "string"])))
+    start = [r.choice((0, 0, 1)) for _ in dims]
+    size = list(dims) if r.random() < 0.5 else [r.randint(0, 3) for _ in dims]
+    return op_of("sparse_slice"), [places, values, *(w.sized(d, "int64") for d in (dims, start, size))]
+
+
 @maker("sparse_fill_empty_rows")
 def sparse_fill_empty_rows(w: World) -> Case:
     r = w.random
