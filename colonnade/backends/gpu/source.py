@@ -123,5 +123,6 @@ def _write(path: Path, content: bytes) -> None:
 
 def _kernel(function: Callable[..., Any]) -> Any:
     """The entry: no value of a number makes another version of the code; all pointers are multiples of 16."""
-    numbers = [n for n in inspect.signature(function).parameters if n.rstrip("0123456789") in NUMBERS]
+    names = inspect.signature(function).parameters
+    numbers = [n for n in names if n.rstrip("0123456789") in NUMBERS or n.startswith("num_")]
     return triton.jit(function, do_not_specialize=numbers)

@@ -1,0 +1,336 @@
+"""A store on a device: what `colonnade.train.tables.store.Store` is on the CPU, on tensors, by kernels.
+
+Legend: U distinct keys; D embedding_dim; S numbers of state of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade.backends.gpu.memory import is_exhausted
+from colonnade.errors import BudgetError
+from colonnade.train.gpu.layout import STEP, VALUES, Places
+from colonnade.train.gpu.module import kernels
+from colonnade.train.gpu.unique import Keys
+from colonnade.train.loops import words as w
+from colonnade.train.tables.layout import Layout
+from colonnade.train.tables.store import BLOCK_BYTES, Budget, Fresh
+
+Rows = torch.Tensor
+"""int64 [U], -1: no row."""
+
+BUCKET = 8
+FEWEST_BUCKETS = 8
+FULL = 0.75
+"""The share of slots in use from which on there are more."""
+GROWTH = 1.25
+SPARE = 1 << 14
+TABLE_WORDS = 8
+FINDING, MAKING, COPYING = 128, 32, 64
+"""Lanes of a program."""
+WIDEST = 64
+"""Values of a row that a program has in hand."""
+CARRIER = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+FILES = ("slots", "rows")
+
+
+def block_of(size: int, most: int = WIDEST) -> int:
+    """The next power of two, within bounds."""
+    return min(most, 1 << max(size - 1, 0).bit_length())
+
+
+class Store:
+    """Rows of the tables of one layout. Facts: a row's number and address are its own until it is removed.
+
+    name: in messages.   budget: what its memory counts against.   version: changes when rows are removed.
+    Facts: work is enqueued on the current stream; what waits for the device says so. A step lies below 2^31.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        layout: Layout,
+        tables: Sequence[Fresh],
+        budget: Budget | None = None,
+        device: torch.device | str = "cuda",
+    ) -> None:
+        self.name, self.layout, self.tables = name, layout, tuple(tables)
+        self.places = Places(layout)
+        self.device = torch.device(device)
+        self.budget = budget or Budget()
+        self.version = 0
+        self._kernels = kernels(self.device.type, *FILES)
+        self._shift = (-(-BLOCK_BYTES // self.places.row_bytes) - 1).bit_length()
+        self._words = torch.from_numpy(_words(tables)).to(self.device)
+        states = np.zeros((len(tables), layout.num_states), np.float32)
+        for own, fresh in zip(states, tables, strict=True):
+            own[:] = fresh.states
+        self._fresh = torch.from_numpy(states).to(self.device)
+        kinds = {fresh.draw.kind for fresh in tables}
+        self._draws = {"NORMAL": bool(kinds & {w.NORMAL, w.TRUNCATED}), "TRUNCATED": w.TRUNCATED in kinds}
+        self._counters = self._zeros(3 + len(tables))  # rows handed out, rows in the list of free ones, slots in use
+        self._lives = self._counters[3:]
+        self._spare = self._zeros(SPARE)
+        self._memory: list[torch.Tensor] = []
+        self._starts: list[int] = []
+        self._blocks = self._zeros(1)
+        self._free = self._zeros(1)
+        self._most_rows = self._most_used = self._most_free = 0  # at most so many rows, slots in use, free rows
+        self.budget.take(8 * BUCKET * FEWEST_BUCKETS, name)
+        self._slots = self._zeros(BUCKET * FEWEST_BUCKETS)
+
+    def _zeros(self, count: int) -> torch.Tensor:
+        return torch.zeros(count, dtype=torch.int64, device=self.device)
+
+    # --- what there is ----------------------------------------------------------------------------------------------
+    @property
+    def num_rows(self) -> int:
+        """Rows in use. Facts: waits for the device, as all numbers of rows do."""
+        self._measure()
+        return self._most_rows
+
+    def num_rows_of(self, table: int) -> int:
+        """Rows of a table."""
+        return int(self._lives[table])
+
+    @property
+    def bytes(self) -> int:
+        """Memory in use: blocks, slots, lists."""
+        return sum(x.nbytes for x in (*self._memory, self._blocks, self._slots, self._free))
+
+    @property
+    def keys_of_hash(self) -> torch.Tensor:
+        """The hash key of each table."""
+        return self._words[:, 0].contiguous()
+
+    def _measure(self) -> None:
+        """Make what is known of the device's numbers exact."""
+        rows, self._most_free, self._most_used = self._counters[:3].tolist()
+        self._most_rows = rows - self._most_free
+
+    # --- growing ----------------------------------------------------------------------------------------------------
+    def reserve(self, more: int) -> None:
+        """Make room for so many new rows. Errors: BudgetError, before anything is changed."""
+        if self._fits(more):
+            return
+        self._measure()
+        if not self._fits(more):
+            self._grow(more)
+
+    def _fits(self, more: int) -> bool:
+        room = (len(self._starts) << self._shift) - self._most_rows
+        return more <= room and self._most_used + more <= FULL * len(self._slots)
+
+    def _grow(self, more: int) -> None:
+        room = (len(self._starts) << self._shift) - self._most_rows
+        blocks = max(0, -(-(more - room) >> self._shift))
+        block_bytes = self.places.row_bytes << self._shift
+        buckets = self._buckets(more)
+        taken = blocks * (block_bytes + 8) + 8 * BUCKET * buckets
+        self.budget.take(taken, self.name)
+        try:
+            memory = torch.empty(blocks * block_bytes, dtype=torch.uint8, device=self.device)
+            slots = self._zeros(BUCKET * buckets)
+        except RuntimeError as error:
+            self.budget.used -= taken
+            if not is_exhausted(error):
+                raise
+            raise BudgetError(
+                "the device has too little memory for tables",
+                where=self.name,
+                got=f"{taken:,} bytes more wanted",
+                help="evict rows, admit fewer ids, or leave tables on the CPU",
+            ) from error
+        if blocks:
+            self._memory.append(memory)
+            self._starts += [memory.data_ptr() + block_bytes * block for block in range(blocks)]
+            self._blocks = torch.tensor(self._starts, dtype=torch.int64, device=self.device)
+        if buckets:
+            self.budget.used -= self._slots.nbytes
+            self._slots = slots
+            self._rehash()
+
+    def _buckets(self, more: int) -> int:
+        """How many there must be; 0: those there are."""
+        if self._most_used + more <= FULL * len(self._slots):
+            return 0
+        wanted = int((self._most_rows + more) / FULL) + 1
+        if wanted > len(self._slots):
+            wanted = max(wanted, int(GROWTH * len(self._slots)))
+        return max(-(-wanted // BUCKET), len(self._slots) // BUCKET)
+
+    def _rehash(self) -> None:
+        rows = self._most_rows + self._most_free
+        self._launch("rehash", rows, FINDING, *self._map(spare=True), self._words, self._counters, SPARE=SPARE)
+        self._counters[2] = self._counters[0] - self._counters[1]
+        self._most_used = self._most_rows
+
+    # --- launches ---------------------------------------------------------------------------------------------------
+    def _launch(self, name: str, lanes: int, block: int, *given: Any, **constants: Any) -> None:
+        self._kernels.launch(name, -(-lanes // block), *given, BLOCK=block, **constants)
+
+    @property
+    def rows_at(self) -> tuple[torch.Tensor, int, int]:
+        """What kernels find rows by: addresses of blocks, how many rows a block has (its logarithm), a row's bytes."""
+        return self._blocks, self._shift, self.places.row_bytes
+
+    def _map(self, *, spare: bool = False) -> tuple[Any, ...]:
+        buckets = len(self._slots) // BUCKET
+        return (self._slots, buckets, *([self._spare] if spare else []), *self.rows_at)
+
+    @property
+    def form(self) -> int:
+        """How values are stored."""
+        return w.FORMS[self.layout.dtype]
+
+    # --- keys and rows ----------------------------------------------------------------------------------------------
+    def keys(self, table: int, ids: torch.Tensor) -> Keys:
+        """Ids of one table, which are distinct, as keys."""
+        ids = ids.to(self.device).contiguous()
+        hashes = torch.empty_like(ids)
+        self._launch("hash_ids", len(ids), FINDING, self._words, table, ids, hashes, len(ids))
+        ones = torch.ones(len(ids), dtype=torch.int32, device=self.device)
+        return Keys(hashes, ones * table, ids, ones)
+
+    def find(self, keys: Keys) -> Rows:
+        """The row of each key, -1 where there is none."""
+        rows = torch.empty(len(keys), dtype=torch.int64, device=self.device)
+        given = (keys.hashes, keys.tables, keys.ids, rows, len(keys))
+        self._launch("find", len(keys), FINDING, *self._map(), *given)
+        return rows
+
+    def insert(self, keys: Keys, rows: Rows, step: int = 0, wanted: torch.Tensor | None = None) -> None:
+        """Make rows for the keys that have none, and are wanted.
+
+        rows: what `find` gave; written.   Facts: waits for the device where there may be too little room.
+        Errors: BudgetError, before anything is changed.
+        """
+        if len(keys) == 0:
+            return
+        new = rows < 0 if wanted is None else (rows < 0) & wanted
+        more = len(keys)
+        if not self._fits(more):
+            more = int(new.sum())
+            self.reserve(more)
+        order = new.cumsum(0)
+        dim, states = self.layout.embedding_dim, self.layout.num_states
+        self._launch(
+            "insert", len(keys), MAKING, *self._map(spare=True), self._words, self._fresh, self._counters, self._free,
+            self._lives, keys.hashes, keys.tables, keys.ids, order, rows, len(keys), step, dim, states,
+            self.places.count, FORM=self.form, **self._draws, FOURS=block_of(-(-dim // 4), 8),
+            STATES=block_of(states, 32), SPARE=SPARE,
+        )  # fmt: skip
+        self._kernels.launch("account", 1, self._counters, order, len(keys))
+        self._most_rows += more
+        self._most_used += more
+
+    def touch(self, keys: Keys, rows: Rows, step: int) -> None:
+        """Note that keys were looked up in a step."""
+        self._launch("touch", len(rows), FINDING, *self.rows_at, rows, keys.counts, len(rows), step, self.places.count)
+
+    def gather(self, keys: Keys, rows: Rows) -> torch.Tensor:
+        """The values of rows, float32 `[U, D]`; the table's default where there is none."""
+        dim = self.layout.embedding_dim
+        out = torch.empty(len(rows), dim, device=self.device)
+        given = (self._words, rows, keys.tables, out, len(rows), dim)
+        constants = {"FORM": self.form, "VALUES": block_of(dim)}
+        self._launch("gather", len(rows), COPYING, *self.rows_at, *given, **constants)
+        return out
+
+    def remove(self, rows: Rows) -> None:
+        """Free rows, which are distinct."""
+        if len(rows) == 0:
+            return
+        self._list_free(len(rows))
+        given = (self._words, rows, len(rows), self._free, self._counters, self._lives)
+        self._launch("withdraw", len(rows), FINDING, *self._map(), *given)
+        self._counters[1] += len(rows)
+        self._most_free += len(rows)
+        self._most_rows -= len(rows)
+        self.version += 1
+
+    def _list_free(self, more: int) -> None:
+        """Make room in the list of free rows."""
+        wanted = self._most_free + more
+        if wanted > len(self._free):
+            self._measure()
+            wanted = self._most_free + more
+        if wanted > len(self._free):
+            longer = self._zeros(min(wanted + wanted // 2, len(self._starts) << self._shift))
+            self.budget.used += longer.nbytes - self._free.nbytes
+            longer[: len(self._free)] = self._free
+            self._free = longer
+
+    def rows_of(self, table: int) -> Rows:
+        """The rows of a table."""
+        self._measure()
+        count = self._most_rows + self._most_free
+        marks = torch.empty(count, dtype=torch.int8, device=self.device)
+        self._launch("mark_rows", count, FINDING, *self.rows_at, self._counters, table, marks, count)
+        return marks.nonzero()[:, 0]
+
+    # --- parts of rows ----------------------------------------------------------------------------------------------
+    def ids(self, rows: Rows) -> torch.Tensor:
+        """The ids of rows."""
+        return self._read(rows, 0, 1, torch.int64)[:, 0]
+
+    def steps(self, rows: Rows) -> torch.Tensor:
+        """The step in which each row was last looked up."""
+        return self._read(rows, STEP, 1, torch.int32)[:, 0].long()
+
+    def counts(self, rows: Rows) -> torch.Tensor:
+        """How often each row was looked up."""
+        return self._read(rows, self.places.count, 1, torch.int64)[:, 0]
+
+    def use(self, rows: Rows, steps: torch.Tensor, counts: torch.Tensor) -> None:
+        """Set steps and counts."""
+        self._write(rows, STEP, steps.to(self.device, torch.int32)[:, None])
+        self._write(rows, self.places.count, counts.to(self.device, torch.int64)[:, None])
+
+    def values(self, rows: Rows) -> torch.Tensor:
+        """The values as they are stored, `[U, D]`."""
+        return self._read(rows, VALUES, self.layout.embedding_dim, CARRIER[self.layout.dtype])
+
+    def set_values(self, rows: Rows, values: torch.Tensor) -> None:
+        """Write values as they are stored."""
+        self._write(rows, VALUES, values.to(self.device, CARRIER[self.layout.dtype]))
+
+    def states(self, rows: Rows) -> torch.Tensor:
+        """The optimizer's state, `[U, S]`."""
+        return self._read(rows, self.places.states, self.layout.num_states, torch.float32)
+
+    def set_states(self, rows: Rows, states: torch.Tensor) -> None:
+        """Write the optimizer's state."""
+        self._write(rows, self.places.states, states.to(self.device, torch.float32))
+
+    def _read(self, rows: Rows, offset: int, width: int, dtype: torch.dtype) -> torch.Tensor:
+        out = torch.empty(len(rows), width, dtype=dtype, device=self.device)
+        self._copy(rows, offset, out, writes=False)
+        return out
+
+    def _write(self, rows: Rows, offset: int, values: torch.Tensor) -> None:
+        self._copy(rows, offset, values.contiguous(), writes=True)
+
+    def _copy(self, rows: Rows, offset: int, packed: torch.Tensor, *, writes: bool) -> None:
+        width = packed.shape[1]
+        if width == 0:
+            return
+        bits = packed.view({2: torch.int16, 4: torch.int32, 8: torch.int64}[packed.itemsize])
+        given = (rows, bits, len(rows), offset, width, width)
+        constants = {"WRITES": writes, "VALUES": block_of(width)}
+        self._launch("copy_part", len(rows), COPYING, *self.rows_at, *given, **constants)
+
+
+def _words(tables: Sequence[Fresh]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """What kernels read of each table: hash key, draw key, kind, then float64 a, b, low, high, default."""
+    words = np.zeros((len(tables), TABLE_WORDS), np.int64)
+    for own, fresh in zip(words, tables, strict=True):
+        draw = fresh.draw
+        own.view(np.uint64)[:2] = fresh.hash_key, fresh.draw_key
+        own[2] = draw.kind
+        own.view(np.float64)[3:] = draw.a, draw.b, draw.low, draw.high, fresh.default
+    return words
