@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +33,14 @@ def signature_of(schedule: Schedule) -> dict[str, str]:
 
 def compiled(schedule: Schedule, capability: int, folder: Path) -> Any:
     """The kernel of a schedule compiled for a compute capability, such as 90. Needs no GPU."""
-    kernel = load(schedule.text, folder, interpret=False).columns
-    signature = signature_of(schedule)
+    return compiled_kernel(schedule.text, "columns", signature_of(schedule), OPTIONS, capability, folder)
+
+
+def compiled_kernel(
+    text: str, name: str, signature: Mapping[str, str], options: Mapping[str, Any], capability: int, folder: Path
+) -> Any:
+    """The kernel of that name in a module's text, the same way. Facts: all pointers are multiples of 16."""
+    kernel = getattr(load(text, folder, interpret=False), name)
     aligned = {(k,): [["tt.divisibility", 16]] for k, kind in enumerate(signature.values()) if kind.startswith("*")}
-    source = ASTSource(kernel, signature, {}, aligned)
-    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(OPTIONS))
+    source = ASTSource(kernel, dict(signature), {}, aligned)
+    return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(options))

@@ -144,7 +144,11 @@ class Code:
 
     def constant(self, array: Array) -> str:
         """The pointer to a constant array."""
-        return self.pointer(self._memory.address(array), POINTERS[array.dtype])
+        return self.pointer(self.address(array), POINTERS[array.dtype])
+
+    def address(self, array: Array) -> int:
+        """The address of a constant array."""
+        return self._memory.address(array)
 
 
 @dataclass

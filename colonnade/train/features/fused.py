@@ -21,34 +21,19 @@ from colonnade.backends.cpu.transform_plan import Plan, Wanted, make_plan
 from colonnade.backends.memory import address_of
 from colonnade.core.expr import Apply
 from colonnade.core.ragged import Ragged
-from colonnade.core.strings import Strings
 from colonnade.errors import ConsistencyError
-from colonnade.frontends.feature import Feature, FieldSpec
+from colonnade.frontends.feature import Feature
 from colonnade.frontends.feature_set import FeatureSet, Known
 from colonnade.ops.cast import BOUNDS, Cast
-from colonnade.train.features.batch import read
+from colonnade.train.features.placed import Placed, Placer
 from colonnade.train.features.reference import ReferenceTransform
 from colonnade.train.features.transformed import Transformed, views_of
 
 Array = npt.NDArray[Any]
 
-TORCH = {
-    "int32": torch.int32,
-    "int64": torch.int64,
-    "float32": torch.float32,
-    "float64": torch.float64,
-    "bool": torch.bool,
-}
-NUMPY = {name: np.dtype(name) for name in TORCH}
-LOADS = {torch.int32: t.LOAD_INT32, torch.bool: t.LOAD_BOOL}
-NUMPY_LOADS = {np.dtype(np.int32): t.LOAD_INT32, np.dtype(np.bool_): t.LOAD_BOOL}
 LEAST_ROOM = 1 << 12
 SLACK = 1.125
 """How much more room than the largest batch so far needed."""
-
-
-class _Unusual(Exception):
-    """A field that the fast path does not take."""
 
 
 @dataclass
@@ -57,16 +42,6 @@ class _Room:
 
     sizes: list[int] = field(default_factory=lambda: [LEAST_ROOM] * t.NUM_ARENAS)
     temp: Array = field(default_factory=lambda: np.empty(LEAST_ROOM, np.uint8))
-
-
-@dataclass(frozen=True)
-class _Placed:
-    """A batch as words. fields: every field as `Ragged`, in the plan's order.   alive: what addresses point into."""
-
-    words: npt.NDArray[np.int64]
-    rows: int
-    fields: list[Ragged]
-    alive: list[Any]
 
 
 class FusedTransform:
@@ -86,16 +61,11 @@ class FusedTransform:
         self._numbers = {name: k for k, name in enumerate(self.plan.fields)}
         self._results = np.array(self.plan.results, np.int64)
         self._rooms: list[_Room] = []
-        self._ends: dict[tuple[int, int], torch.Tensor] = {}
-        self._dummy = np.zeros(8, np.int64)
+        self._placer = Placer(self._specs, self.plan.num_values)
 
     def __call__(self, batch: Mapping[str, Any]) -> Transformed:
         """All features of a batch. Errors: FeedError that lists every field that does not fit; ShapeError."""
-        try:
-            placed = self._place(batch)
-        except _Unusual:
-            fields, _ = read(batch, self._specs)
-            placed = self._place(fields)
+        placed = self._placer.place(batch)
         try:
             room = self._rooms.pop()
         except IndexError:
@@ -105,96 +75,8 @@ class FusedTransform:
         finally:
             self._rooms.append(room)
 
-    # --- the batch --------------------------------------------------------------------------------------------------
-    def _place(self, batch: Mapping[str, Any]) -> _Placed:
-        words = np.zeros((self.plan.num_values, t.VALUE_BYTES // 8), np.int64)
-        found: list[Ragged] = []
-        alive: list[Any] = []
-        table = words[: len(self._specs)].tolist()
-        rows = -1
-        for spec, row in zip(self._specs, table, strict=True):
-            value = batch.get(spec.name)
-            if not isinstance(value, Ragged):
-                value = self._dense(value, spec)
-            self._words(value, spec, row, alive)
-            if rows not in (-1, value.rows):
-                raise _Unusual
-            rows = value.rows
-            found.append(value)
-        if table:
-            words[: len(table)] = table
-        return _Placed(words, max(rows, 0), found, alive)
-
-    def _dense(self, value: Any, spec: FieldSpec) -> Ragged:
-        """A dense field with the offsets that all of its width share."""
-        if spec.ragged or spec.weighted:
-            raise _Unusual
-        if isinstance(value, Strings):
-            rows, rest = divmod(len(value), spec.width)
-        elif isinstance(value, np.ndarray | torch.Tensor) and value.ndim in (1, 2):
-            rows, rest = value.shape[0], (value.shape[1] if value.ndim == 2 else 1) - spec.width
-        else:
-            raise _Unusual
-        if rest:
-            raise _Unusual
-        if isinstance(value, np.ndarray) and value.dtype.kind == "O":
-            texts = Strings.from_arrays((value,), value.shape) if spec.dtype == "string" else None
-            if texts is None:
-                raise _Unusual
-            value = texts
-        return Ragged(value, (self._ends_of(rows, spec.width),))
-
-    def _ends_of(self, rows: int, width: int) -> torch.Tensor:
-        found = self._ends.get((rows, width))
-        if found is None:
-            if len(self._ends) > 64:
-                self._ends.clear()
-            found = self._ends[rows, width] = torch.arange(rows + 1) * width
-        return found
-
-    def _words(self, value: Ragged, spec: FieldSpec, row: list[int], alive: list[Any]) -> None:
-        """Write the words of a field."""
-        offsets, values, weights = value.offsets, value.values, value.weights
-        if len(offsets) != (spec.ragged or 1) or (weights is not None) != spec.weighted:
-            raise _Unusual
-        for ends in offsets:
-            if ends.dtype != torch.int64 or ends.dim() != 1 or not ends.is_contiguous() or len(ends) == 0:
-                raise _Unusual
-        row[t.INNER // 8] = offsets[-1].data_ptr()
-        row[t.BAGS // 8] = len(offsets[-1]) - 1
-        if len(offsets) == 2:
-            row[t.OUTER // 8] = offsets[0].data_ptr()
-        row[t.COUNT // 8] = count = self._elements(values, spec, row)
-        if weights is not None:
-            if weights.dtype != torch.float32 or weights.shape != (count,) or not weights.is_contiguous():
-                raise _Unusual
-            row[t.WEIGHTS // 8] = weights.data_ptr() or address_of(self._dummy)
-        alive.append(value)
-
-    def _elements(self, values: Any, spec: FieldSpec, row: list[int]) -> int:
-        """Write where the elements lie; gives their number."""
-        if isinstance(values, torch.Tensor):
-            if values.dtype is not TORCH.get(spec.dtype) and not (
-                values.dtype is torch.int64 and spec.dtype in ("int32", "bool")
-            ):
-                raise _Unusual
-            if not values.is_contiguous() or values.device.type != "cpu":
-                raise _Unusual
-            row[t.DATA // 8] = values.data_ptr()
-            row[t.LOAD // 8] = LOADS.get(values.dtype, t.LOAD_DIRECT)
-            return values.numel()
-        if isinstance(values, Strings) and spec.dtype == "string":
-            row[t.DATA // 8], row[t.TEXT // 8] = address_of(values.offsets), address_of(values.data)
-            row[t.LOAD // 8] = t.LOAD_STRING
-            return len(values)
-        if type(values) is np.ndarray and values.dtype == NUMPY.get(spec.dtype) and values.flags.c_contiguous:
-            row[t.DATA // 8] = address_of(values)
-            row[t.LOAD // 8] = NUMPY_LOADS.get(values.dtype, t.LOAD_DIRECT)
-            return values.size
-        raise _Unusual
-
     # --- the call ---------------------------------------------------------------------------------------------------
-    def _transform(self, batch: Mapping[str, Any], placed: _Placed, room: _Room) -> Transformed:
+    def _transform(self, batch: Mapping[str, Any], placed: Placed, room: _Room) -> Transformed:
         while True:
             context, arenas = self._context(placed, room)
             code = self._run(context.ctypes.data)
@@ -207,7 +89,7 @@ class FusedTransform:
             room.temp = np.empty(room.sizes[t.TEMP], np.uint8)
         return self._result(placed, arenas, used)
 
-    def _context(self, placed: _Placed, room: _Room) -> tuple[npt.NDArray[np.int64], list[Array]]:
+    def _context(self, placed: Placed, room: _Room) -> tuple[npt.NDArray[np.int64], list[Array]]:
         context = np.zeros(t.CONTEXT_BYTES // 8, np.int64)
         arenas = [room.temp if k == t.TEMP else np.empty(size, np.uint8) for k, size in enumerate(room.sizes)]
         context[t.NODES // 8] = address_of(self.plan.nodes)
@@ -230,7 +112,7 @@ class FusedTransform:
         )
 
     # --- the result -------------------------------------------------------------------------------------------------
-    def _result(self, placed: _Placed, arenas: list[Array], used: list[int]) -> Transformed:
+    def _result(self, placed: Placed, arenas: list[Array], used: list[int]) -> Transformed:
         words = placed.words[self._results]
         counts = words[:, t.COUNT // 8].tolist()
         table = words.tolist()
@@ -258,7 +140,7 @@ def _grown(size: int, used: int) -> int:
 class _Reader:
     """Values of a finished call as tensors."""
 
-    def __init__(self, owner: FusedTransform, placed: _Placed, arenas: list[Array]) -> None:
+    def __init__(self, owner: FusedTransform, placed: Placed, arenas: list[Array]) -> None:
         self._plan: Plan = owner.plan
         self._numbers = owner._numbers
         self._placed = placed

@@ -12,6 +12,12 @@ MURMUR_EIGHT = tl.constexpr(8 * 0xC6A4A7935BD1E995 % 2**64)
 
 
 @jit
+def murmur_begun(word, num):
+    """The state before the first of so many words; `word` says its shape."""
+    return (word * 0 + 8 * num) * MURMUR_FACTOR
+
+
+@jit
 def murmur_more(h, word):
     """The state after another word."""
     k = word * MURMUR_FACTOR

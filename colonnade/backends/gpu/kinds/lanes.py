@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from colonnade.backends.gpu.emit import Evaluator, Text
+from colonnade.backends.gpu.emit import Code, Evaluator, Text
 from colonnade.backends.gpu.kinds.sums import Sums
 from colonnade.backends.gpu.kinds.writer import Writer
 from colonnade.backends.gpu.ops.not_equal import words_of
@@ -58,12 +58,7 @@ def _tokens(writer: Writer, expansion: Apply, sums: Sums) -> None:
             code.line(f"live = live & ({evaluator.number(predicate).name})")
     code.line(f"at = {text.start}")
     code.line(f"end = {text.start} + {text.length}")
-    if len(op.separator) == 1:
-        byte, length = code.parameter(op.separator[0]), "1"
-        find = f"find_byte({text.data}, at, end, {byte}.to(tl.int32), live)"
-    else:
-        separator, length = code.constant(words_of(op.separator)), code.parameter(len(op.separator))
-        find = f"find_bytes({text.data}, at, end, {separator}, {length}, live)"
+    find, length = finder(code, op, text.data)
     with code.block("while any_lane(live):"):
         code.line(f"stop = {find}")
         token = Text("at", "(stop - at)", text.data)
@@ -71,3 +66,11 @@ def _tokens(writer: Writer, expansion: Apply, sums: Sums) -> None:
         sums.add(inner, writer.kept(inner))
         code.line("live = live & (stop < end)")
         code.line(f"at = tl.where(live, stop + {length}, at)")
+
+
+def finder(code: Code, op: Split, data: str) -> tuple[str, str]:
+    """The search for the next separator in [`at`, `end`) of the lanes that are `live`, and its length."""
+    if len(op.separator) == 1:
+        return f"find_byte({data}, at, end, {code.parameter(op.separator[0])}.to(tl.int32), live)", "1"
+    separator, length = code.constant(words_of(op.separator)), code.parameter(len(op.separator))
+    return f"find_bytes({data}, at, end, {separator}, {length}, live)", length

@@ -1,0 +1,72 @@
+"""Rows of any number of elements: where places lie, and where the ids of features begin.   Legend: N lanes."""
+
+from __future__ import annotations
+
+import triton.language as tl
+
+from colonnade.backends.gpu.device.jit import jit
+
+
+@jit
+def running_sum(x):
+    """[N]: the sums of x up to and with each lane."""
+    # Triton's own are compiled functions, which an interpreted one cannot call; their combination can be named.
+    return tl.associative_scan(x, 0, tl.standard._sum_combine)
+
+
+@jit
+def sum_of(x):
+    """The sum of [N] integers."""
+    return tl.reduce(x, 0, tl.standard._sum_combine)
+
+
+@jit
+def length_of(offsets, row, most, inside):
+    """int64 [N]: where rows begin and end, brought into 0 .. most, and their lengths."""
+    begin = tl.load(offsets + row, mask=inside, other=0)
+    end = tl.load(offsets + row + 1, mask=inside, other=0)
+    begin = tl.minimum(tl.maximum(begin, 0), most)
+    end = tl.minimum(tl.maximum(end, begin), most)
+    return begin, end, end - begin
+
+
+@jit
+def row_of_place(offsets, rows, place, live):
+    """int32 [N]: the row in which each place lies, the greatest r < rows with `offsets[r] <= place`."""
+    num = rows.to(tl.int32)
+    step = num * 0 + 1
+    while step * 2 < num:
+        step = step * 2
+    row = (place * 0).to(tl.int32)
+    while step > 0:
+        probe = row + step
+        inside = live & (probe < num)
+        begin = tl.load(offsets + probe, mask=inside, other=0)
+        row = tl.where(inside & (begin <= place), probe, row)
+        step = step >> 1
+    return row
+
+
+@jit
+def put_begins(table, num, header, out, begins, BLOCK: tl.constexpr):
+    """Stores where the ids of each feature begin, and where the last end.
+
+    table: of each, the header's word that holds its number of elements (or the most), and the word of `out`, or -1.
+    """
+    total = num * 0
+    at = num * 0
+    while at < num:
+        k = at + tl.arange(0, BLOCK)
+        inside = k < num
+        most = tl.load(header + tl.load(table + 2 * k, mask=inside, other=0), mask=inside, other=0)
+        place = tl.load(table + 2 * k + 1, mask=inside, other=-1)
+        is_node = place >= 0
+        # Past the cache that may hold what was there before other programs wrote it.
+        found = tl.load(out + place, mask=is_node, other=0, cache_modifier=".cg")
+        count = tl.where(is_node, tl.minimum(found, most), most)
+        count = tl.where(inside, count, 0)
+        sums = running_sum(count)
+        tl.store(out + begins + k, total + sums - count, mask=inside)
+        total += sum_of(count)
+        at += BLOCK
+    tl.store(out + begins + num, total)

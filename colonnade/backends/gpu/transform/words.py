@@ -1,0 +1,40 @@
+"""Where what the launches of a transform read and write lies. Units: words of 8 bytes, unless it says bytes.
+
+The *header* (int64, on the device) says it of one batch: its first words, then `VALUE_WORDS` a value, then
+`OUTPUT_WORDS` an output, then for each launch a word a program, which holds the number of a structure, the place of
+a descriptor and the number of a tile. The words of a field are addresses; those of a node are bytes from the begin of
+`work`, which is used again by every batch, or of `out`, which holds the results.
+
+`out` begins with two words a node, its elements and its lists as `scan` counts them; then where the ids of each
+feature begin, and where the last end; then a word a program that checks offsets, 0 where they are good.
+"""
+
+from __future__ import annotations
+
+ROWS, IDS, BEGINS, NUM_BEGINS, BEGIN_TABLE, FLAGS = range(6)
+"""ROWS: of the batch.   IDS: the first byte of all ids in `out`.   BEGINS, FLAGS: words of `out`.   NUM_BEGINS: integer
+features; BEGIN_TABLE: the word of the descriptors from which on their two words lie, the header's word of their number
+of elements and, of a node, the word of `out`, else -1.
+"""
+FIRST_VALUE = 8
+
+DATA, COUNT, INNER, BAGS, OUTER, WEIGHTS, TEXT, MARKS, TILES, SHIFTS = range(10)
+"""COUNT, BAGS: of a node, at most.   INNER: BAGS + 1 offsets.   OUTER: ROWS + 1 offsets that count lists.
+TEXT: bytes of a field of strings, lengths of a node's.   MARKS: of a node whose elements are counted, an int32 for each
+element of its operand: twice how many come before it in the tile, and whether any come of it.   TILES: an int32 a tile:
+how many come of it, then how many before it.   SHIFTS: what is added to a place to get the place it comes from, or goes
+to: an int64 a row or list, for each operand.
+"""
+VALUE_WORDS = 12
+IN_OUT = (INNER, OUTER)
+"""Words of a node that are bytes of `out`; others are of `work`."""
+
+BEGIN, FACTORS = range(2)
+"""Bytes of `out` where the elements, and the weights, of an output begin."""
+OUTPUT_WORDS = 2
+
+ARRIVALS = 16
+"""Bytes at the begin of `work` that count programs: zeros between calls."""
+
+KIND_BITS, PLACE_BITS = 10, 26
+"""Bits of a program's word: of its structure and of its descriptor's place; the tile follows."""

@@ -1,0 +1,326 @@
+"""The transform on a GPU: all features of a batch in a few launches, whatever their number.
+
+Legend: B batch rows, F fields, N ids of all features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from colonnade.backends.gpu import accelerator
+from colonnade.backends.gpu.emit import Memory
+from colonnade.backends.gpu.graphs import host_memory
+from colonnade.backends.gpu.source import load
+from colonnade.backends.gpu.transform import words as w
+from colonnade.backends.gpu.transform.arrange import Arranged, Arranger, Span
+from colonnade.backends.gpu.transform.launches import OPTIONS, make_launches
+from colonnade.backends.gpu.transform.plan import (
+    DENSE,
+    FLOAT32,
+    FLOAT64,
+    IDS,
+    Output,
+    Traits,
+    is_node,
+    make_plan,
+    root_of,
+    rows_of,
+)
+from colonnade.config import settings
+from colonnade.core.expr import Apply, Expr, Field
+from colonnade.core.ragged import Ragged
+from colonnade.core.strings import Strings
+from colonnade.errors import ConsistencyError
+from colonnade.frontends.feature import Feature
+from colonnade.frontends.feature_set import FeatureSet
+from colonnade.ops.cast import BOUNDS
+from colonnade.ops.weigh import Weigh
+from colonnade.train.features.device_batch import DeviceStrings, Held, Packing, has_offsets, held_apart
+from colonnade.train.features.placed import Placer
+from colonnade.train.features.reference import ReferenceTransform
+from colonnade.train.features.transformed import Transformed, views_of
+
+Array = npt.NDArray[Any]
+SLACK = 1.125
+"""How much more room than the largest batch so far needed."""
+MOST_ENDS = 64
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceBatch:
+    """A batch on the device, with the header that the launches read.
+
+    source: what it was made of, for errors.   header: on the device.   arranged: what it says.
+    """
+
+    source: Mapping[str, Any]
+    held: Held
+    arranged: Arranged
+    header: torch.Tensor
+
+
+class GpuTransform:
+    """What `ReferenceTransform` gives, on a CUDA device; `interpret` runs the same kernels on the CPU.
+
+    Facts: calls of one transform are made by one thread, on one stream, for they share memory. Nothing waits for the
+    device but `GpuTransformed.wait`.
+    Errors: FeatureError that lists every feature that cannot run there; OptionError without a device.
+    """
+
+    def __init__(self, features: FeatureSet, *, interpret: bool = False) -> None:
+        self.features = features
+        self.device = torch.device("cpu") if interpret else accelerator.device()
+        self._kept: list[torch.Tensor] = []
+        self._specs = features.read
+        outputs = [self._output(f) for f in features.features]
+        self.plan = make_plan(outputs, {s.name: s.dtype for s in self._specs}, self._traits)
+        widths = {s.name: None if s.ragged else s.width for s in self._specs if has_offsets(s)}
+        self.launches = make_launches(self.plan, Memory(self._place), widths)
+        self._arranger = Arranger(self.plan, self.launches)
+        self._words = torch.tensor([*self.launches.words, 0], dtype=torch.int64, device=self.device)
+        module = load(self.launches.text, settings().cache_dir / "gpu", interpret=interpret)
+        self._kernels = [getattr(module, launch.name) for launch in self.launches.launches]
+        self._placer = Placer(self._specs, len(self._specs))
+        self._known: dict[Expr, int] = {}
+        self._ends: dict[tuple[int, int], torch.Tensor] = {}
+        self._work = torch.zeros(2, dtype=torch.int64, device=self.device)
+        self._last: tuple[Array, torch.Tensor] | None = None
+
+    def _place(self, array: Array) -> int:
+        """A copy on the device; its address."""
+        held = torch.from_numpy(np.array(array)).to(self.device)
+        self._kept.append(held if held.numel() else torch.zeros(16, dtype=torch.uint8, device=self.device))
+        return self._kept[-1].data_ptr()
+
+    def _traits(self, expr: Expr) -> Traits:
+        known = self.features.known(expr)
+        return Traits(known.elements.dtype, known.rows.levels, known.rows.width, known.weighted)
+
+    def _output(self, feature: Feature) -> Output:
+        known = self.features.known(feature.expr)
+        dtype = known.elements.dtype
+        kind = DENSE if feature.is_dense else IDS if dtype in BOUNDS else FLOAT32 if dtype == "float32" else FLOAT64
+        own = known.weighted and not feature.is_dense and not _has_weights_of_field(feature.expr)
+        return Output(feature.name, feature.expr, kind, own)
+
+    # --- the batch --------------------------------------------------------------------------------------------------
+    def put(self, batch: Mapping[str, Any]) -> DeviceBatch:
+        """A batch of arrays on the host, brought to the device in one copy.
+
+        Errors: FeedError that lists every field that does not fit; offsets are looked at on the device.
+        """
+        placed = self._placer.place(batch)
+        for spec, x in zip(self._specs, placed.fields, strict=True):
+            if not has_offsets(spec) and isinstance(batch.get(spec.name), Ragged):
+                self._check_width(batch, x, spec.width)
+        packing = Packing(self._specs, placed, 0)
+        arranged = self._arranger.arrange(packing.counts.tolist(), packing.bags.tolist(), packing.rows, self._known)
+        num_header = 8 * len(arranged.words)
+        packing = Packing(self._specs, placed, num_header)
+        block = torch.empty(packing.num_bytes, dtype=torch.uint8, device=self.device)
+        widths = {s.width for s in self._specs if not has_offsets(s)}
+        held = packing.held(block, {width: self._ends_of(placed.rows, width) for width in widths})
+        host = host_memory(self.device, packing.num_bytes)
+        self._put_fields(arranged, held)
+        host[:num_header].numpy()[:] = arranged.words.view(np.uint8)
+        packing.write(host)
+        block.copy_(host, non_blocking=True)
+        return DeviceBatch(batch, held, arranged, block[:num_header].view(torch.int64))
+
+    def _check_width(self, batch: Mapping[str, Any], x: Ragged, width: int) -> None:
+        if len(x.offsets) != 1 or not torch.equal(x.offsets[0], torch.arange(x.rows + 1) * width):
+            ReferenceTransform(self.features)(batch)
+            raise _unexplained()
+
+    def _ends_of(self, rows: int, width: int) -> torch.Tensor:
+        """Offsets of rows of one width."""
+        found = self._ends.get((rows, width))
+        if found is None:
+            if len(self._ends) > MOST_ENDS:
+                self._ends.clear()
+            found = self._ends[rows, width] = torch.arange(rows + 1, device=self.device) * width
+        return found
+
+    def _put_fields(self, arranged: Arranged, held: Held) -> None:
+        """Write the words of fields into a header."""
+        end = w.FIRST_VALUE + held.words.size
+        arranged.words[w.FIRST_VALUE : end] = held.words.reshape(-1)
+
+    def _apart(self, batch: Mapping[str, Any]) -> DeviceBatch:
+        """A batch of tensors on the device; its header is copied, unless it is the last one."""
+        held = held_apart(batch, self._specs, self.device, self._ends_of)
+        return self._with_header(batch, held)
+
+    def _with_header(self, batch: Mapping[str, Any], held: Held) -> DeviceBatch:
+        counts, bags = held.words[:, w.COUNT].tolist(), held.words[:, w.BAGS].tolist()
+        arranged = self._arranger.arrange(counts, bags, held.rows, self._known)
+        self._put_fields(arranged, held)
+        if self._last is None or not np.array_equal(self._last[0], arranged.words):
+            host = host_memory(self.device, 8 * len(arranged.words)).view(torch.int64)
+            host.numpy()[:] = arranged.words
+            self._last = arranged.words, host.to(self.device, non_blocking=True)
+        return DeviceBatch(batch, held, arranged, self._last[1])
+
+    # --- the call ---------------------------------------------------------------------------------------------------
+    def __call__(self, batch: Mapping[str, Any] | DeviceBatch) -> GpuTransformed:
+        """All features of a batch: of `put`, of tensors on the device, or of arrays on the host.
+
+        Facts: nothing waits for the device. Tensors on the device are `DeviceStrings`, plain tensors and `Ragged`.
+        Errors: FeedError that lists every field that does not fit.
+        """
+        if not isinstance(batch, DeviceBatch):
+            batch = self._apart(batch) if _lies_on_device(batch, self.device) else self.put(batch)
+        return GpuTransformed(self, batch, self._launch(batch))
+
+    def _launch(self, batch: DeviceBatch) -> torch.Tensor:
+        """Enqueue all launches; gives the memory that they write results to."""
+        arranged = batch.arranged
+        if arranged.work_bytes > 8 * self._work.numel():
+            self._work = torch.zeros(int(SLACK * arranged.work_bytes) // 8 + 1, dtype=torch.int64, device=self.device)
+        out = torch.empty(-(-arranged.out_bytes // 16) * 2, dtype=torch.int64, device=self.device)
+        self.enqueue(batch, out)
+        return out
+
+    def enqueue(self, batch: DeviceBatch, out: torch.Tensor) -> None:
+        """Enqueue all launches for a batch. out: int64, of `arranged.out_bytes`.
+
+        Facts: nothing is allocated, so that a CUDA graph can capture it, once a call has made room for such a batch.
+        """
+        on_device = torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
+        with on_device, np.errstate(all="ignore"):  # numpy, which the interpreter computes with, warns
+            for kernel, (first, grid) in zip(self._kernels, batch.arranged.grids, strict=True):
+                if grid:
+                    kernel[(grid,)](batch.header, self._words, out, self._work, first, **OPTIONS)
+
+    # --- the result -------------------------------------------------------------------------------------------------
+    def finish(self, batch: DeviceBatch, out: torch.Tensor) -> Transformed:
+        """Wait for the device; the features of a batch, or what is wrong with it."""
+        while True:
+            arranged = batch.arranged
+            num = 2 * len(self.plan.nodes)
+            head = out[: arranged.flags.begin // 8 + arranged.flags.count].cpu().numpy()
+            if head[arranged.flags.begin // 8 :].any():
+                self._refuse(batch)
+            found: dict[Expr, int] = dict(zip(self.plan.nodes, head[0:num:2].tolist(), strict=True))
+            first = len(self._specs)
+            if all(n <= arranged.counts[first + k] for k, n in enumerate(found.values())):
+                return self._result(batch, out, found, head[1:num:2].tolist())
+            for node, count in found.items():
+                self._known[node] = max(self._known.get(node, 0), int(SLACK * count))
+            batch = self._with_header(batch.source, batch.held)
+            out = self._launch(batch)
+
+    def _refuse(self, batch: DeviceBatch) -> None:
+        """Raise what is wrong with a batch, as the reference finds it."""
+        ReferenceTransform(self.features)({name: _on_host(x) for name, x in batch.source.items()})
+        raise _unexplained()
+
+    def _result(
+        self, batch: DeviceBatch, out: torch.Tensor, found: Mapping[Expr, int], lists: list[int]
+    ) -> Transformed:
+        arranged, rows, data = batch.arranged, batch.held.rows, out.view(torch.uint8)
+        numbers = {e: k for k, e in enumerate(self.plan.values)}
+        bags: dict[Expr, int] = dict(zip(self.plan.nodes, lists, strict=True))
+
+        def view(span: Span, dtype: torch.dtype, count: int) -> torch.Tensor:
+            return data[span.begin : span.begin + count * span.item].view(dtype)
+
+        def offsets(root: Expr) -> tuple[torch.Tensor, ...]:
+            if isinstance(root, Field):
+                return batch.held.offsets[numbers[root]]
+            above, number = rows_of(root), numbers[root]
+            outer: tuple[torch.Tensor, ...] = ()
+            num_bags = rows
+            if isinstance(above, Field):
+                outer = batch.held.offsets[numbers[above]][:-1]
+                num_bags = int(batch.held.words[numbers[above], w.BAGS])
+            elif numbers[above] in arranged.outer:
+                outer = (view(arranged.outer[numbers[above]], torch.int64, rows + 1),)
+                num_bags = bags[above]
+            return (*outer, view(arranged.inner[number], torch.int64, num_bags + 1))
+
+        def count_of(root: Expr) -> int:
+            return found[root] if is_node(root) else int(batch.held.words[numbers[root], w.COUNT])
+
+        roots = [root_of(o.expr) for o in self.plan.outputs]
+        counts = [count_of(r) for r in roots]
+        integers = [n for n, o in zip(counts, self.plan.outputs, strict=True) if o.kind == IDS]
+        ids = view(arranged.ids, torch.int64, sum(integers))
+        parts = iter(views_of(ids, integers))
+        sparse: dict[str, Ragged] = {}
+        dense: dict[str, torch.Tensor] = {}
+        made: dict[Expr, tuple[torch.Tensor, ...]] = {}
+        for k, (output, root, count) in enumerate(zip(self.plan.outputs, roots, counts, strict=True)):
+            if output.kind == DENSE:
+                width = self._traits(output.expr).width or 0
+                dense[output.name] = view(arranged.values[k], torch.float32, rows * width).view(rows, width)
+                continue
+            dtype = torch.float64 if output.kind == FLOAT64 else torch.float32
+            values = next(parts) if output.kind == IDS else view(arranged.values[k], dtype, count)
+            if root not in made:
+                made[root] = offsets(root)
+            weights = None
+            if output.own_weights:
+                weights = view(arranged.weights[k], torch.float32, count)
+            elif self._traits(output.expr).weighted:
+                weights = batch.held.weights[numbers[root]]
+            sparse[output.name] = Ragged(values, made[root], weights)
+        return Transformed(rows, sparse, dense, ids)
+
+
+@dataclass(frozen=True, eq=False)
+class GpuTransformed:
+    """The features of a batch that the device may still be computing."""
+
+    owner: GpuTransform
+    batch: DeviceBatch
+    out: torch.Tensor
+
+    def wait(self) -> Transformed:
+        """The features, their tensors on the device.
+
+        Errors: FeedError, ShapeError on offsets that do not fit, as the reference says them.
+        """
+        return self.owner.finish(self.batch, self.out)
+
+
+def _has_weights_of_field(expr: Expr) -> bool:
+    """Whether the weights of an expression are those of the field that it is made of."""
+    while isinstance(expr, Apply):
+        if is_node(expr) or isinstance(expr.op, Weigh):
+            return False
+        expr = expr.args[0]
+    return True
+
+
+def _lies_on_device(batch: Mapping[str, Any], device: torch.device) -> bool:
+    """Whether a batch is of tensors on the device: every kind of value that only lies there says so."""
+    for x in batch.values():
+        values = x.values if isinstance(x, Ragged) else x
+        if isinstance(values, DeviceStrings) or (isinstance(values, torch.Tensor) and values.device.type != "cpu"):
+            return True
+    return False
+
+
+def _on_host(x: Any) -> Any:
+    if isinstance(x, Ragged):
+        weights = None if x.weights is None else x.weights.cpu()
+        return Ragged(_on_host(x.values), tuple(o.cpu() for o in x.offsets), weights)
+    if isinstance(x, DeviceStrings):
+        return Strings(x.data.cpu().numpy(), x.offsets.cpu().numpy())
+    return x.cpu() if isinstance(x, torch.Tensor) else x
+
+
+def _unexplained() -> ConsistencyError:
+    return ConsistencyError(
+        "the device refuses a batch that fits its fields",
+        got="offsets that do not fit, or rows that differ",
+        want="tensors that nobody writes to before the features are waited for",
+    )

@@ -1,0 +1,148 @@
+"""Where the fields of a batch lie in the memory of their tensors and arrays.
+
+Legend: B batch rows, F fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from colonnade.backends.cpu import transform as t
+from colonnade.backends.feed_values import Unusual
+from colonnade.backends.memory import address_of
+from colonnade.core.ragged import Ragged
+from colonnade.core.strings import Strings
+from colonnade.frontends.feature import FieldSpec
+from colonnade.train.features.batch import read
+
+TORCH = {
+    "int32": torch.int32,
+    "int64": torch.int64,
+    "float32": torch.float32,
+    "float64": torch.float64,
+    "bool": torch.bool,
+}
+NUMPY = {name: np.dtype(name) for name in TORCH}
+LOADS = {torch.int32: t.LOAD_INT32, torch.bool: t.LOAD_BOOL}
+NUMPY_LOADS = {np.dtype(np.int32): t.LOAD_INT32, np.dtype(np.bool_): t.LOAD_BOOL}
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A batch as words. fields: every field as `Ragged`, in the plan's order.   alive: what addresses point into."""
+
+    words: npt.NDArray[np.int64]
+    rows: int
+    fields: list[Ragged]
+    alive: list[Any]
+
+
+class Placer:
+    """Places batches of some fields. num_values: rows of the words, of which the first F are the fields'."""
+
+    def __init__(self, specs: Sequence[FieldSpec], num_values: int) -> None:
+        self.specs = tuple(specs)
+        self.num_values = num_values
+        self._ends: dict[tuple[int, int], torch.Tensor] = {}
+        self._dummy = np.zeros(8, np.int64)
+
+    def place(self, batch: Mapping[str, Any]) -> Placed:
+        """Where everything lies. Errors: FeedError that lists every field that does not fit."""
+        try:
+            return self._place(batch)
+        except Unusual:
+            fields, _ = read(batch, self.specs)
+            return self._place(fields)
+
+    def _place(self, batch: Mapping[str, Any]) -> Placed:
+        words = np.zeros((self.num_values, t.VALUE_BYTES // 8), np.int64)
+        found: list[Ragged] = []
+        alive: list[Any] = []
+        table = words[: len(self.specs)].tolist()
+        rows = -1
+        for spec, row in zip(self.specs, table, strict=True):
+            value = batch.get(spec.name)
+            if not isinstance(value, Ragged):
+                value = self._dense(value, spec)
+            self._words(value, spec, row, alive)
+            if rows not in (-1, value.rows):
+                raise Unusual
+            rows = value.rows
+            found.append(value)
+        if table:
+            words[: len(table)] = table
+        return Placed(words, max(rows, 0), found, alive)
+
+    def _dense(self, value: Any, spec: FieldSpec) -> Ragged:
+        """A dense field with the offsets that all of its width share."""
+        if spec.ragged or spec.weighted:
+            raise Unusual
+        if isinstance(value, Strings):
+            rows, rest = divmod(len(value), spec.width)
+        elif isinstance(value, np.ndarray | torch.Tensor) and value.ndim in (1, 2):
+            rows, rest = value.shape[0], (value.shape[1] if value.ndim == 2 else 1) - spec.width
+        else:
+            raise Unusual
+        if rest:
+            raise Unusual
+        if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+            texts = Strings.from_arrays((value,), value.shape) if spec.dtype == "string" else None
+            if texts is None:
+                raise Unusual
+            value = texts
+        return Ragged(value, (self._ends_of(rows, spec.width),))
+
+    def _ends_of(self, rows: int, width: int) -> torch.Tensor:
+        found = self._ends.get((rows, width))
+        if found is None:
+            if len(self._ends) > 64:
+                self._ends.clear()
+            found = self._ends[rows, width] = torch.arange(rows + 1) * width
+        return found
+
+    def _words(self, value: Ragged, spec: FieldSpec, row: list[int], alive: list[Any]) -> None:
+        """Write the words of a field."""
+        offsets, values, weights = value.offsets, value.values, value.weights
+        if len(offsets) != (spec.ragged or 1) or (weights is not None) != spec.weighted:
+            raise Unusual
+        for ends in offsets:
+            if ends.dtype != torch.int64 or ends.dim() != 1 or not ends.is_contiguous() or len(ends) == 0:
+                raise Unusual
+        row[t.INNER // 8] = offsets[-1].data_ptr()
+        row[t.BAGS // 8] = len(offsets[-1]) - 1
+        if len(offsets) == 2:
+            row[t.OUTER // 8] = offsets[0].data_ptr()
+        row[t.COUNT // 8] = count = self._elements(values, spec, row)
+        if weights is not None:
+            if weights.dtype != torch.float32 or weights.shape != (count,) or not weights.is_contiguous():
+                raise Unusual
+            row[t.WEIGHTS // 8] = weights.data_ptr() or address_of(self._dummy)
+        alive.append(value)
+
+    def _elements(self, values: Any, spec: FieldSpec, row: list[int]) -> int:
+        """Write where the elements lie; gives their number."""
+        if isinstance(values, torch.Tensor):
+            if values.dtype is not TORCH.get(spec.dtype) and not (
+                values.dtype is torch.int64 and spec.dtype in ("int32", "bool")
+            ):
+                raise Unusual
+            if not values.is_contiguous() or values.device.type != "cpu":
+                raise Unusual
+            row[t.DATA // 8] = values.data_ptr()
+            row[t.LOAD // 8] = LOADS.get(values.dtype, t.LOAD_DIRECT)
+            return values.numel()
+        if isinstance(values, Strings) and spec.dtype == "string":
+            row[t.DATA // 8], row[t.TEXT // 8] = address_of(values.offsets), address_of(values.data)
+            row[t.LOAD // 8] = t.LOAD_STRING
+            return len(values)
+        if type(values) is np.ndarray and values.dtype == NUMPY.get(spec.dtype) and values.flags.c_contiguous:
+            row[t.DATA // 8] = address_of(values)
+            row[t.LOAD // 8] = NUMPY_LOADS.get(values.dtype, t.LOAD_DIRECT)
+            return values.size
+        raise Unusual
