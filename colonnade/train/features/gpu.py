@@ -101,7 +101,7 @@ class GpuTransform:
 
     def _traits(self, expr: Expr) -> Traits:
         known = self.features.known(expr)
-        return Traits(known.elements.dtype, known.rows.levels, known.rows.width, known.weighted)
+        return Traits(known.elements, known.rows.levels, known.rows.width, known.weighted)
 
     def _output(self, feature: Feature) -> Output:
         known = self.features.known(feature.expr)

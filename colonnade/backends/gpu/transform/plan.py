@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from colonnade.backends.gpu.emit import EMITTERS
 from colonnade.core.expr import Apply, Expr, Field, walk
 from colonnade.errors import FeatureError, listed
-from colonnade.ops.op import FilterOp, RaggedOp
+from colonnade.ops.op import ElementFacts, RaggedOp
 from colonnade.ops.split import Split
 from colonnade.ops.truncate import Truncate
 
@@ -32,10 +32,15 @@ NODES = ("keep", "truncate", "cross", "combine", "split")
 class Traits:
     """What is known of an expression. levels: of offsets.   width: elements of every row, where all have as many."""
 
-    dtype: str
+    elements: ElementFacts
     levels: int
     width: int | None
     weighted: bool
+
+    @property
+    def dtype(self) -> str:
+        """Of the elements."""
+        return self.elements.dtype
 
 
 @dataclass(frozen=True)
@@ -170,11 +175,6 @@ def _pairs(everything: Sequence[Expr], traits: Callable[[Expr], Traits]) -> Iter
             both = {traits(first).width, traits(other).width}
             if other is not first and (len(both) > 1 or None in both or is_node(first) or is_node(other)):
                 yield Pair(first, other)
-
-
-def is_predicate(expr: Expr) -> bool:
-    """Whether an expression is of a filter op."""
-    return isinstance(expr, Apply) and isinstance(expr.op, FilterOp)
 
 
 def lists_truncated(expr: Expr, traits: Callable[[Expr], Traits]) -> bool:

@@ -189,13 +189,13 @@ def _cut(plan: Plan, node: Apply, expr: Expr, body: Body, memory: Memory) -> Uni
     element = Elements(writer, "p", source).element(x)
     code.line("found = live")
     code.line("live = all_live")
-    body(writer, {node: _filled_up(writer, op, element) if fills else element}, "j")
+    body(writer, {node: _filled_up(writer, node, element) if fills else element}, "j")
     return made(writer, COUNTS, node, items)
 
 
-def _filled_up(writer: Writer, op: Truncate, element: Element) -> Element:
+def _filled_up(writer: Writer, node: Apply, element: Element) -> Element:
     """The fill, of weight 0, where there is no element."""
-    code, value = writer.code, element.value
+    code, value, op = writer.code, element.value, node.op
     weight = None if element.weight is None else code.let(f"tl.where(found, {element.weight}, 0.0)")
     if isinstance(value, Text):
         assert isinstance(op.fill, bytes)
@@ -210,7 +210,7 @@ def _filled_up(writer: Writer, op: Truncate, element: Element) -> Element:
     else:
         fill = f"{code.parameter(int(op.fill))}.to(tl.{value.dtype})"
     made = code.let(f"tl.where(found, {value.name}, {fill})")
-    return Element(Number(made, ElementFacts(value.dtype)), weight)
+    return Element(Number(made, writer.plan.traits(node).elements), weight)
 
 
 def _choices(plan: Plan, node: Apply, expr: Expr, body: Body, memory: Memory) -> Unit:

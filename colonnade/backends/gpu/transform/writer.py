@@ -13,7 +13,6 @@ from colonnade.backends.gpu.emit import Code, Emitted, Evaluator, Memory, Number
 from colonnade.backends.gpu.transform import words as w
 from colonnade.backends.gpu.transform.plan import DENSE, IDS, Output, Plan, is_node, lists_truncated, rows_of
 from colonnade.core.expr import Apply, Expr, Field
-from colonnade.ops.op import ElementFacts
 from colonnade.ops.weigh import Weigh
 
 STORED = {"int32": "tl.int32", "int64": "tl.int64", "float32": "tl.float32", "float64": "tl.float64", "bool": "tl.int8"}
@@ -195,16 +194,15 @@ class Elements(Evaluator):
             return Text(start, self.code.let(f"{end} - {start}"), self.writer.pointer(field, w.TEXT, "tl.uint64"))
         loaded = self._read(field, w.DATA, STORED[dtype])
         if dtype in ("int32", "bool"):
-            facts = ElementFacts("int64", 0, 1) if dtype == "bool" else ElementFacts("int64", -(2**31), 2**31 - 1)
-            return Number(self.code.let(f"{loaded}.to(tl.int64)"), facts)
-        return Number(loaded, ElementFacts(dtype))
+            loaded = self.code.let(f"{loaded}.to(tl.int64)")
+        return Number(loaded, self.writer.plan.traits(field).elements)
 
     def _filled(self, node: Expr) -> Emitted:
         dtype = self.writer.plan.traits(node).dtype
         if dtype == "string":
             start, length = self._read(node, w.DATA, "tl.int64"), self._read(node, w.TEXT, "tl.int64")
             return Text(start, length, self.code.pointer(0, "tl.uint64"))
-        return Number(self._read(node, w.DATA, STORED[dtype]), ElementFacts(dtype))
+        return Number(self._read(node, w.DATA, STORED[dtype]), self.writer.plan.traits(node).elements)
 
     def weight(self, expr: Expr) -> str | None:
         """The variable that holds an expression's weight; None: it has none."""

@@ -86,7 +86,7 @@ def test_all_features_are_those_of_the_reference(case: FeatureCase) -> None:
 
 
 @pytest.mark.gpu
-@settings(max_examples=60)
+@settings(max_examples=6)
 @given(case=feature_cases())
 def test_all_features_on_a_device(case: FeatureCase) -> None:
     features = without_strings(case.features)
