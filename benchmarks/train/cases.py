@@ -17,8 +17,10 @@ from colonnade.train.compiled import LOOPS
 from colonnade.train.initializers import Uniform
 from colonnade.train.loops.update import NUM_SCALARS
 from colonnade.train.optimizers import Adagrad
+from colonnade.train.reduce.cpu import cpu_pooling
 from colonnade.train.reduce.segment import Elements, Segment, SegmentPlan
 from colonnade.train.reduce.unique import Unique
+from colonnade.train.segments import read_layout
 from colonnade.train.tables.layout import Layout
 from colonnade.train.tables.store import Fresh, Store
 
@@ -88,13 +90,14 @@ def _bags(count: int) -> tuple[SegmentPlan, Elements, torch.Tensor]:
     inverse = np.minimum(rng.zipf(1.3, count) - 1, 99_999).astype(np.int32)
     offsets = np.arange(0, count + 1, LENGTH, dtype=np.int64)[None, :]
     rows = torch.from_numpy(rng.normal(size=(100_000, DIM)).astype(np.float32))
-    return SegmentPlan([Segment(0, DIM, "sum", 0)], [DIM]), Elements(offsets, inverse, (False,)), rows
+    elements = Elements(torch.from_numpy(offsets), torch.from_numpy(inverse), (False,))
+    return SegmentPlan([Segment(0, DIM, "sum", 0)], [DIM]), elements, rows
 
 
 def pool(count: int) -> Case:
     """Sums of ten rows of 16."""
     plan, elements, rows = _bags(count)
-    ids, offsets = torch.from_numpy(elements.inverse).long(), torch.from_numpy(elements.offsets[0, :-1].copy())
+    ids, offsets = elements.inverse.long(), elements.offsets[0, :-1].clone()
 
     def theirs() -> torch.Tensor:
         return torch.nn.functional.embedding_bag(ids, rows, offsets, mode="sum")
@@ -110,14 +113,12 @@ def merge(count: int) -> Case:
     """Gradients of bags of ten, added for each distinct row."""
     plan, elements, rows = _bags(count)
     (out,) = plan.run(elements, None, [rows])
-    grad, ids = torch.randn(out.shape), torch.from_numpy(elements.inverse).long()
+    grad, ids = torch.randn(out.shape), elements.inverse.long()
     made, other = torch.zeros_like(rows), torch.zeros_like(rows)
-    features = plan.described(elements, None, [rows.data_ptr()], [out.data_ptr()])
-    plan.aim(features, [made.data_ptr()], [grad.data_ptr()], 0)
-    taken, spread = np.empty(DIM, np.uint8), LOOPS.warm()["spread"]
+    pooling = cpu_pooling(read_layout(plan.text_of(())))
 
     def ours() -> Any:
-        return spread(address_of(features), 1, len(out), 0, 1, address_of(taken))
+        pooling.spread((elements.offsets, elements.inverse, None), [rows], [out], [grad], [made], None)
 
     def theirs() -> Any:
         return other.index_add_(0, ids, grad.repeat_interleave(LENGTH, 0))

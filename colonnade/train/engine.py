@@ -129,14 +129,15 @@ class EmbeddingEngine(torch.nn.Module):
             group.lookup(self._numbers[members], starts[members], sizes[members], values, inverse, step)
             for group, members in zip(self.groups, self._members, strict=True)
         ]
-        made = iter(self._plan.run(Elements(offsets, inverse, packed.weighted), packed.weights, rows))
+        places = torch.from_numpy(inverse)
+        made = iter(self._plan.run(Elements(packed.offsets, places, packed.weighted), packed.weights, rows))
         outputs: dict[str, torch.Tensor] = {}
         for name in self.outputs:
             if name not in self._list_plans:
                 outputs[name] = next(made)
                 continue
             f, plan = self._list_plans[name]
-            lists = Elements(packed.lists[f].numpy()[None], inverse, (packed.weighted[f],))
+            lists = Elements(packed.lists[f][None], places, (packed.weighted[f],))
             (outputs[name],) = plan.run(lists, packed.weights, rows)
         return outputs
 

@@ -1,4 +1,4 @@
-"""Pooling as torch differentiates it: looked-up rows in, concatenated outputs out.
+"""Pooling as torch differentiates it: looked-up rows in, concatenated outputs out, on the device where the rows lie.
 
 Legend: F features; B batch rows; N elements of all features; U rows of a matrix; D embedding_dim; W an output's width.
 """
@@ -9,44 +9,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.backends.memory import address_of
-from colonnade.train.compiled import LOOPS
-from colonnade.train.loops import segment as w
+from colonnade.train.reduce.ops import pool
+from colonnade.train.segments import Segment, layout_of
+
+__all__ = ["Elements", "Segment", "SegmentPlan", "reference"]
 
 Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True)
-class Segment:
-    """Where one feature's pooled rows come from and go to.
-
-    rows: which matrix.   output: which one, from column `at` on.   feature: which one (None: as many as come before).
-
-    Facts: an output of a feature that is not pooled is its own, `[n, D]`.
-    """
-
-    rows: int
-    embedding_dim: int
-    pooling: str
-    output: int
-    at: int = 0
-    feature: int | None = None
 
 
 @dataclass(frozen=True)
 class Elements:
     """The elements of a batch. offsets: int64 [F, B + 1].   inverse: int32 [N], rows of the features' matrices.
 
-    weighted: which features the weights are of.
+    weighted: which features the weights are of.   sizes: of the features that are not pooled, in the order of their
+    outputs (None: read from the offsets, which waits for a device).
     """
 
-    offsets: Array
-    inverse: Array
+    offsets: torch.Tensor
+    inverse: torch.Tensor
     weighted: tuple[bool, ...]
+    sizes: tuple[int, ...] | None = None
 
 
 class SegmentPlan:
@@ -54,21 +39,9 @@ class SegmentPlan:
 
     def __init__(self, segments: Sequence[Segment], widths: Sequence[int]) -> None:
         self.segments, self.widths = tuple(segments), tuple(widths)
-        numbers = [i if s.feature is None else s.feature for i, s in enumerate(segments)]
-        self._features = np.array(numbers, np.int64)
-        self.unpooled = {s.output: f for f, s in zip(numbers, segments, strict=True) if s.pooling == "none"}
-        self.loops = LOOPS.warm()
-        self.dims = max((s.embedding_dim for s in segments), default=0)
-        self._rows = np.array([s.rows for s in segments], np.int64)
-        self._outputs = np.array([s.output for s in segments], np.int64)
-        self._fixed = np.zeros((len(segments), w.FEATURE_BYTES // 8), np.int64)
-        for word, values in (
-            (w.DIM, [s.embedding_dim for s in segments]),
-            (w.POOLING, [w.POOLINGS[s.pooling] for s in segments]),
-            (w.STRIDE, [4 * widths[s.output] for s in segments]),
-            (w.OUT, [4 * s.at for s in segments]),
-        ):
-            self._fixed[:, word // 8] = values
+        self._texts: dict[tuple[bool, ...], str] = {}
+        self._layout = layout_of(segments, widths, ())
+        self._places = [self._layout.places[output] for output in range(len(widths))]
 
     def run(
         self, elements: Elements, weights: torch.Tensor | None, rows: Sequence[torch.Tensor]
@@ -77,75 +50,40 @@ class SegmentPlan:
 
         weights: float32 [N].   rows: float32 [U, D].   Facts: differentiable by weights and rows.
         """
-        made: tuple[torch.Tensor, ...] = _Pool.apply(self, elements, weights, *rows)  # type: ignore[no-untyped-call]
-        return made
-
-    def described(
-        self, elements: Elements, weights: Array | None, rows: Sequence[int], outputs: Sequence[int]
-    ) -> Array:
-        """The features as the loops read them. rows, outputs: addresses."""
-        made = self._fixed.copy()
-        made[:, w.ROWS // 8] = np.array(rows, np.int64)[self._rows]
-        made[:, w.OFFSETS // 8] = address_of(elements.offsets) + elements.offsets.strides[0] * self._features
-        made[:, w.INVERSE // 8] = address_of(elements.inverse)
-        made[:, w.OUT // 8] += np.array(outputs, np.int64)[self._outputs]
-        if weights is not None:
-            made[:, w.WEIGHTS // 8] = np.where(np.array(elements.weighted)[self._features], address_of(weights), 0)
-        return made
-
-    def aim(self, features: Array, rows: Sequence[int], outputs: Sequence[int], weights: int) -> None:
-        """Say where gradients lie. rows, outputs, weights (0: not wanted): addresses."""
-        features[:, w.GRADS // 8] = np.array(rows, np.int64)[self._rows]
-        features[:, w.GRAD_OUT // 8] = np.array(outputs, np.int64)[self._outputs] + self._fixed[:, w.OUT // 8]
-        features[:, w.GRAD_WEIGHTS // 8] = np.where(features[:, w.WEIGHTS // 8] == 0, 0, weights)
-
-    def empty(self, elements: Elements) -> list[torch.Tensor]:
-        """Memory of the outputs."""
-        batch = elements.offsets.shape[1] - 1
-        sizes = [batch] * len(self.widths)
-        for output, f in self.unpooled.items():
-            sizes[output] = int(elements.offsets[f, -1] - elements.offsets[f, 0])
-        return [torch.empty(size, width) for size, width in zip(sizes, self.widths, strict=True)]
-
-
-def _addresses(tensors: Sequence[torch.Tensor]) -> list[int]:
-    return [tensor.data_ptr() for tensor in tensors]
-
-
-class _Pool(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, plan: SegmentPlan, elements: Elements, weights: Any, *rows: Any) -> Any:
-        rows = tuple(x.contiguous() for x in rows)
-        outputs = plan.empty(elements)
-        numbers = None if weights is None else weights.detach().contiguous().numpy()
-        features = plan.described(elements, numbers, _addresses(rows), _addresses(outputs))
-        plan.loops["pool"](address_of(features), 0, len(features), elements.offsets.shape[1] - 1)
-        ctx.plan, ctx.elements, ctx.num_rows = plan, elements, len(rows)
-        ctx.set_materialize_grads(False)
-        ctx.save_for_backward(weights, *rows, *outputs)
+        text = self.text_of(elements.weighted if weights is not None else ())
+        offsets, batch = elements.offsets, elements.offsets.shape[1] - 1
+        sizes = self.sizes_of(elements)
+        flats = pool(
+            [x.float() for x in rows],
+            offsets,
+            elements.inverse,
+            None if weights is None else weights.float(),
+            text,
+            sizes,
+        )
+        outputs: list[torch.Tensor] = [offsets] * len(self.widths)
+        rows_of = dict(zip(self._layout.unpooled, sizes, strict=True))
+        for flat, values in zip(self._layout.flats, flats, strict=True):
+            counts = [rows_of.get(output, batch) for output in flat.outputs]
+            lengths = [n * self.widths[output] for n, output in zip(counts, flat.outputs, strict=True)]
+            parts = values.split(lengths) if len(lengths) > 1 else (values,)
+            for output, n, part in zip(flat.outputs, counts, parts, strict=True):
+                outputs[output] = part.view(n, self.widths[output])
         return tuple(outputs)
 
-    @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        plan, elements = ctx.plan, ctx.elements
-        weights, *saved = ctx.saved_tensors
-        rows, outputs = saved[: ctx.num_rows], saved[ctx.num_rows :]
-        numbers = None if weights is None else weights.detach().contiguous().numpy()
-        features = plan.described(elements, numbers, _addresses(rows), _addresses(outputs))
-        grads = [torch.zeros_like(x) for x in rows]
-        given = [
-            torch.zeros_like(out) if g is None else g.float().contiguous()
-            for g, out in zip(grad_outputs, outputs, strict=True)
-        ]
-        of_weights = torch.zeros_like(weights) if ctx.needs_input_grad[2] else None
-        plan.aim(features, _addresses(grads), _addresses(given), 0 if of_weights is None else of_weights.data_ptr())
-        taken = np.empty(max(plan.dims, 1), np.uint8)
-        batch = elements.offsets.shape[1] - 1
-        plan.loops["spread"](address_of(features), len(features), batch, 0, 1, address_of(taken))
-        # Rows that nothing was learned of have no gradient: one of zeros would let an optimizer's momentum move them.
-        learned = {s.rows for s in plan.segments if grad_outputs[s.output] is not None}
-        return (None, None, of_weights, *(grad if k in learned else None for k, grad in enumerate(grads)))
+    def text_of(self, weighted: tuple[bool, ...]) -> str:
+        """What the operators read the plan from."""
+        found = self._texts.get(weighted)
+        if found is None:
+            found = self._texts[weighted] = layout_of(self.segments, self.widths, weighted).text
+        return found
+
+    def sizes_of(self, elements: Elements) -> list[int]:
+        """The elements of each feature that is not pooled."""
+        if elements.sizes is not None:
+            return list(elements.sizes)
+        offsets = elements.offsets
+        return [int(offsets[f, -1] - offsets[f, 0]) for f in self._layout.unpooled.values()]
 
 
 def reference(

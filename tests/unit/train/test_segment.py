@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.core.pooling import pool
+from colonnade.train.reduce import ops
 from colonnade.train.reduce.segment import Elements, Segment, SegmentPlan, reference
 
 EPS = float(np.finfo(np.float32).eps)
@@ -58,7 +60,8 @@ def drawn(seed: int, batch: int, longest: int, corners: bool = False) -> Drawn:
             ]
     weights = torch.from_numpy(rng.choice([-1.0, 0.0, 0.5, 1.0, 2.25], total).astype(np.float32))
     weighted = tuple(f >= 5 for f in range(len(segments)))
-    return Drawn(segments, widths, Elements(offsets, inverse, weighted), weights, rows)
+    elements = Elements(torch.from_numpy(offsets), torch.from_numpy(inverse), weighted)
+    return Drawn(segments, widths, elements, weights, rows)
 
 
 def parts_of(case: Drawn, outputs: tuple[torch.Tensor, ...]) -> list[torch.Tensor]:
@@ -70,8 +73,8 @@ def test_outputs_have_the_bits_of_the_backends(seed: int, batch: int, longest: i
     case = drawn(seed, batch, longest, corners)
     made = parts_of(case, SegmentPlan(case.segments, case.widths).run(case.elements, case.weights, case.rows))
     for f, (segment, part) in enumerate(zip(case.segments, made, strict=True)):
-        offsets = case.elements.offsets[f]
-        vectors = case.rows[segment.rows][torch.from_numpy(case.elements.inverse[offsets[0] : offsets[-1]]).long()]
+        offsets = case.elements.offsets[f].numpy()
+        vectors = case.rows[segment.rows][case.elements.inverse[offsets[0] : offsets[-1]].long()]
         weights = case.weights[int(offsets[0]) : int(offsets[-1])] if case.elements.weighted[f] else None
         if segment.pooling == "none":
             want = vectors if weights is None else vectors * weights[:, None]
@@ -99,7 +102,8 @@ def test_gradients_are_those_of_torch_in_double(seed: int, batch: int, longest: 
     total, exact = torch.zeros(()), torch.zeros((), dtype=torch.float64)
     for f, (segment, part) in enumerate(zip(case.segments, parts_of(case, outputs), strict=True)):
         by = exact_weights if case.elements.weighted[f] else None
-        want = reference(segment, case.elements.offsets[f], case.elements.inverse, by, exact_rows[segment.rows])
+        offsets, inverse = case.elements.offsets[f].numpy(), case.elements.inverse.numpy()
+        want = reference(segment, offsets, inverse, by, exact_rows[segment.rows])
         factors = torch.randn(want.shape, generator=rng)
         total, exact = total + (part * factors).sum(), exact + (want * factors).sum()
     total.backward()
@@ -133,7 +137,7 @@ BAGS = {
 def test_empty_bags_are_zeros_as_in_embedding_bag(name: str, pooling: str) -> None:
     ids, offsets, sums, means = BAGS[name]
     rows = torch.tensor([[k + 1.0, 10.0 * (k + 1)] for k in range(4)], requires_grad=True)
-    elements = Elements(np.array([offsets], np.int64), np.array(ids, np.int32), (False,))
+    elements = Elements(torch.tensor([offsets]), torch.tensor(ids, dtype=torch.int32), (False,))
     (out,) = SegmentPlan([Segment(0, 2, pooling, 0)], [2]).run(elements, None, [rows])
     want = {"sum": sums, "mean": means, "max": [[2.0, 20.0], *sums[1:]] if name == "three" else sums}[pooling]
     assert out.tolist() == torch.tensor(want).reshape(-1, 2).tolist()
@@ -159,3 +163,60 @@ def test_gradients_that_are_views_and_of_half_precision_are_taken() -> None:
         first.sum().backward()  # one number, seen as [B, W]
         grads.append([x.grad for x in rows])
     assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
+
+
+def test_the_operators_are_what_torch_wants() -> None:
+    case = drawn(7, 4, 6)
+    plan = SegmentPlan(case.segments, case.widths)
+    rows = [x.requires_grad_() for x in case.rows]
+    weights = case.weights.requires_grad_()
+    text, sizes = plan.text_of(case.elements.weighted), plan.sizes_of(case.elements)
+    given = (rows, case.elements.offsets, case.elements.inverse, weights, text, sizes)
+    torch.library.opcheck(ops.pool, given)
+    flats = [x.detach() for x in ops.pool(*given)]
+    known = [None, *(torch.ones_like(x) for x in flats[1:])]
+    rows, weights = [x.detach() for x in rows], weights.detach()
+    torch.library.opcheck(ops.spread, (known, rows, flats, *given[1:3], weights, text, sizes, True, False))
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiling_around_it_breaks_no_graph(backend: str) -> None:
+    case = drawn(8, 4, 6)
+    plan, sizes = SegmentPlan(case.segments, case.widths), None
+
+    def loss(rows: list[torch.Tensor], weights: torch.Tensor, offsets: torch.Tensor, inverse: torch.Tensor) -> Any:
+        elements = Elements(offsets, inverse, case.elements.weighted, sizes)
+        return sum(x.sin().sum() for x in plan.run(elements, weights, rows))
+
+    sizes = tuple(plan.sizes_of(case.elements))
+    grads = []
+    for function in (loss, torch.compile(loss, backend=backend, fullgraph=True)):
+        rows = [x.detach().clone().requires_grad_() for x in case.rows]
+        weights = case.weights.detach().clone().requires_grad_()
+        for _ in range(2):  # gradients of two passes are added
+            function(rows, weights, case.elements.offsets, case.elements.inverse).backward()
+        grads.append([x.grad for x in (*rows, weights)])
+    assert all(torch.allclose(a, b) for a, b in zip(*grads, strict=True))
+
+
+def test_autocast_leaves_pooling_in_full_precision() -> None:
+    case = drawn(9, 4, 6)
+    plan = SegmentPlan(case.segments, case.widths)
+    rows = [x.requires_grad_() for x in case.rows]
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = plan.run(case.elements, case.weights, rows)
+        loss = sum((x @ torch.ones(x.shape[1], 2)).sum() for x in outputs)
+    assert all(x.dtype == torch.float32 for x in outputs)
+    loss.backward()
+    assert all(x.grad.dtype == torch.float32 and x.grad.any() for x in rows)
+
+
+def test_matrices_of_outputs_without_gradient_learn_nothing() -> None:
+    rows = [torch.ones(2, 3, requires_grad=True) for _ in range(3)]
+    segments = [Segment(0, 3, "sum", 0), Segment(1, 3, "sum", 1), Segment(1, 3, "sum", 2), Segment(2, 3, "sum", 2, 3)]
+    offsets = torch.tensor([[f, f + 1] for f in range(4)])
+    elements = Elements(offsets, torch.zeros(4, dtype=torch.int32), (False,) * 4)
+    outputs = SegmentPlan(segments, [3, 3, 6]).run(elements, None, rows)
+    outputs[1].sum().backward()
+    assert rows[0].grad is None and rows[2].grad is None
+    assert rows[1].grad.tolist() == [[1.0] * 3, [0.0] * 3]

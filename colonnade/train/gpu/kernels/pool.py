@@ -1,0 +1,267 @@
+"""Pooling: short bags many at a time, each a lane; long ones noted, cut into pieces, and pooled by a second kernel.
+
+Every value has one writer. A bag of several pieces leaves their sums in memory; the program that comes last adds them
+in the order of the pieces: the same bits each run.
+
+Legend: S units (segments of one matrix and one flat output); B batch rows; N elements; D embedding_dim; R bags of a
+tile; E elements of a step; a unit is UNIT words: feature, where its column begins in the flat output (`before`, to be
+multiplied by B, and `at`), the stride between batch rows, how it is pooled, whether it is weighted.
+"""
+
+from __future__ import annotations
+
+import triton.language as tl
+
+from colonnade.backends.gpu.device.jit import jit, kernel
+from colonnade.backends.gpu.device.lookup import total
+from colonnade.backends.gpu.device.reduce import greatest_row, sum_of_rows
+from colonnade.backends.gpu.device.text import greatest
+
+
+@jit
+def nothing(N: tl.constexpr, BLOCK: tl.constexpr):
+    """-0.0: what changes no value that it is added to, -0.0 included. Triton takes a literal -0.0 for 0.0."""
+    return tl.full([N, BLOCK], -2147483648, tl.int32).to(tl.float32, bitcast=True)
+
+
+@jit
+def joined(sums, x, MAX: tl.constexpr):
+    """Sums and rows as one; or the greater of both."""
+    if MAX:
+        made = tl.maximum(sums, x, propagate_nan=tl.PropagateNan.ALL)
+    else:
+        made = sums + x
+    return made
+
+
+@jit
+def divisor(weight, pooling):
+    """What a sum is divided by, given the sum of its weights, or of their squares."""
+    return tl.where(pooling == 2, tl.sqrt_rn(weight), tl.where(pooling == 1, weight, 1.0))
+
+
+@jit
+def divided(sums, by):
+    """Quotients; 0 where the divisor is."""
+    return tl.where(by == 0.0, 0.0, tl.div_rn(sums, tl.where(by == 0.0, 1.0, by)))
+
+
+@jit
+def divisor_of(weights, begin, finish, n, pooling, weighted, WEIGHTED: tl.constexpr, STEP: tl.constexpr):
+    """What the sum over one bag is divided by, times 1: 0 means that nothing is left of it."""
+    weight = n.to(tl.float32)
+    if WEIGHTED and weighted != 0:
+        sums = tl.full([STEP], 0.0, tl.float32)
+        e = begin
+        while e < finish:
+            at = e + tl.arange(0, STEP)
+            w = tl.load(weights + at, mask=at < finish, other=0.0)
+            sums += tl.where(pooling == 2, w * w, w)
+            e += STEP
+        weight = total(sums)
+    return divisor(weight, pooling)
+
+
+@jit
+def note_long(queue, counters, unit, b, n, is_long, R: tl.constexpr, PIECE: tl.constexpr):
+    """Write down the pieces of long bags: unit, batch row, piece, and where the bag's partial sums begin."""
+    pieces = tl.where(is_long, (n + PIECE - 1) // PIECE, 0).to(tl.int32)
+    num_pieces = total(pieces)
+    if num_pieces > 0:
+        several = tl.where(pieces > 1, pieces, 0)
+        first = tl.atomic_add(counters, num_pieces) + tl.associative_scan(pieces, 0, tl.standard._sum_combine) - pieces
+        slot = tl.associative_scan(several, 0, tl.standard._sum_combine) - several
+        num_slots = total(several)
+        if num_slots > 0:
+            slot += tl.atomic_add(counters + 1, num_slots)
+        most = greatest(pieces)
+        k = most * 0
+        while k < most:
+            to = queue + (first + k).to(tl.int64) * 4
+            is_piece = k < pieces
+            tl.store(to, pieces * 0 + unit, mask=is_piece)
+            tl.store(to + 1, b.to(tl.int32), mask=is_piece)
+            tl.store(to + 2, pieces * 0 + k, mask=is_piece)
+            tl.store(to + 3, slot, mask=is_piece)
+            k += 1
+
+
+@kernel
+def pool_bags(
+    rows,
+    offsets,
+    inverse,
+    weights,
+    out,
+    units,
+    queue,
+    counters,
+    count,
+    num,
+    DIM: tl.constexpr,
+    ROW: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    R: tl.constexpr,
+    SHORT: tl.constexpr,
+    PIECE: tl.constexpr,
+    ALIGN: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    MAX: tl.constexpr,
+    DIVIDED: tl.constexpr,
+    UNPOOLED: tl.constexpr,
+):
+    """Kernel: the outputs of bags of up to SHORT elements, zeros for empty ones; the others are noted.
+
+    rows: float32 [U, ROW].   offsets: int64 [F, B + 1].   inverse: [N].   weights: float32 [N].
+    count: B.   num: S.   UNPOOLED: every element of one feature is a bag of its own; `count` is their number, `offsets`
+    the feature's.
+    """
+    program = tl.program_id(0)
+    chunk = program % CHUNKS
+    unit = program // CHUNKS % num
+    tile = program // CHUNKS // num
+    word = units + unit * 8
+    feature = tl.load(word)
+    stride = tl.multiple_of(tl.load(word + 3), ALIGN)
+    pooling = tl.load(word + 4)
+    weighted = tl.load(word + 5)
+    to = out + tl.multiple_of(tl.load(word + 1) * count + tl.load(word + 2), ALIGN)
+    b = tile.to(tl.int64) * R + tl.arange(0, R)
+    live = b < count
+    if UNPOOLED:
+        begin = tl.load(offsets) + b
+        n = live.to(tl.int64)
+    else:
+        ends = offsets + feature * (count + 1) + b
+        begin = tl.load(ends, mask=live, other=0)
+        n = tl.load(ends + 1, mask=live, other=0) - begin
+    d = chunk * BLOCK + tl.arange(0, BLOCK)
+    is_short = live & (n <= SHORT)
+    length = tl.where(is_short, n, 0).to(tl.int32)
+    longest = greatest(length)
+    sums = nothing(R, BLOCK)
+    if MAX:
+        sums = tl.full(sums.shape, float("-inf"), tl.float32)
+    weight = tl.full([R], 0.0, tl.float32)
+    e = longest * 0
+    while e < longest:
+        more = e < length
+        u = tl.load(inverse + begin + e, mask=more, other=0).to(tl.int64)
+        is_value = more[:, None]
+        if BLOCK * CHUNKS != DIM:
+            is_value = is_value & (d < DIM)[None, :]
+        x = tl.load(rows + u[:, None] * ROW + d[None, :], mask=is_value, other=0.0)
+        if WEIGHTED:
+            w = tl.load(weights + begin + e, mask=more & (weighted != 0), other=1.0)
+            x = x * w[:, None]
+            if DIVIDED:
+                weight += tl.where(more, tl.where(pooling == 2, w * w, w), 0.0)
+        sums = tl.where(more[:, None], joined(sums, x, MAX), sums)
+        e += 1
+    if DIVIDED:
+        if not WEIGHTED:
+            weight = length.to(tl.float32)
+        sums = divided(sums, divisor(weight, pooling)[:, None])
+    sums = tl.where((length > 0)[:, None], sums, 0.0)
+    is_written = is_short[:, None]
+    if BLOCK * CHUNKS != DIM:
+        is_written = is_written & (d < DIM)[None, :]
+    tl.store(to + b[:, None] * stride + d[None, :], sums, mask=is_written)
+    if not UNPOOLED and chunk == 0:
+        note_long(queue, counters, unit, b, n, live & (n > SHORT), R, PIECE)
+
+
+@kernel
+def pool_pieces(
+    rows,
+    offsets,
+    inverse,
+    weights,
+    out,
+    units,
+    queue,
+    counters,
+    partials,
+    count,
+    step,
+    DIM: tl.constexpr,
+    ROW: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    E: tl.constexpr,
+    PIECE: tl.constexpr,
+    ALIGN: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    MAX: tl.constexpr,
+    DIVIDED: tl.constexpr,
+):
+    """Kernel: the outputs of the bags that `pool_bags` noted.
+
+    counters: int32, how many pieces, how many slots of partial sums, then of each bag how many pieces have come.
+    partials: float32 [slots, CHUNKS, BLOCK].   step: programs that share the work.
+    """
+    work = tl.load(counters) * CHUNKS
+    i = tl.program_id(0)
+    while i < work:
+        chunk = i % CHUNKS
+        entry = queue + (i // CHUNKS).to(tl.int64) * 4
+        word = units + tl.load(entry).to(tl.int64) * 8
+        b = tl.load(entry + 1).to(tl.int64)
+        k = tl.load(entry + 2)
+        slot = tl.load(entry + 3).to(tl.int64)
+        ends = offsets + tl.load(word) * (count + 1) + b
+        begin = tl.load(ends)
+        finish = tl.load(ends + 1)
+        pooling = tl.load(word + 4)
+        weighted = tl.load(word + 5)
+        stride = tl.multiple_of(tl.load(word + 3), ALIGN)
+        to = out + tl.multiple_of(tl.load(word + 1) * count + tl.load(word + 2), ALIGN) + b * stride
+        d = chunk * BLOCK + tl.arange(0, BLOCK)
+        e = begin + k.to(tl.int64) * PIECE
+        last = tl.minimum(e + PIECE, finish)
+        sums = nothing(E, BLOCK)
+        if MAX:
+            sums = tl.full(sums.shape, float("-inf"), tl.float32)
+        at = e + tl.arange(0, E)
+        u = tl.load(inverse + at, mask=at < last, other=0).to(tl.int64)
+        while e < last:
+            at = e + tl.arange(0, E)
+            more = at < last
+            is_value = more[:, None]
+            if BLOCK * CHUNKS != DIM:
+                is_value = is_value & (d < DIM)[None, :]
+            x = tl.load(rows + u[:, None] * ROW + d[None, :], mask=is_value, other=0.0)
+            if WEIGHTED:
+                w = tl.load(weights + at, mask=more & (weighted != 0), other=1.0)
+                x = x * w[:, None]
+            u = tl.load(inverse + at + E, mask=at + E < last, other=0).to(tl.int64)
+            sums = tl.where(more[:, None], joined(sums, x, MAX), sums)
+            e += E
+        if MAX:
+            pooled = greatest_row(sums)
+        else:
+            pooled = sum_of_rows(sums)
+        d = d[None, :]
+        pieces = (finish - begin + PIECE - 1) // PIECE
+        is_last = pieces == 1
+        if pieces > 1:
+            theirs = partials + (slot * CHUNKS + chunk) * BLOCK + tl.arange(0, BLOCK)[None, :]
+            tl.store(theirs + k.to(tl.int64) * (CHUNKS * BLOCK), pooled)
+            tl.debug_barrier()
+            arrived = tl.atomic_add(counters + 2 + slot * CHUNKS + chunk, 1)
+            is_last = arrived == pieces - 1
+            if is_last:
+                tl.debug_barrier()
+                pooled = tl.load(theirs, cache_modifier=".cg")
+                j = pieces * 0 + 1
+                while j < pieces:
+                    other = tl.load(theirs + j * (CHUNKS * BLOCK), cache_modifier=".cg")
+                    pooled = joined(pooled, other, MAX)
+                    j += 1
+        if is_last:
+            if DIVIDED:
+                by = divisor_of(weights, begin, finish, finish - begin, pooling, weighted, WEIGHTED, 512)
+                pooled = divided(pooled, by)
+            tl.store(to + d, pooled, mask=d < DIM)
+        i += step

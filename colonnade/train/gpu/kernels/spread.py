@@ -1,0 +1,447 @@
+"""The way back from pooled outputs to the gradients of rows: many programs add to one row.
+
+A row that many elements have is hot: its gradient is added in COPIES copies, which are added up at the end, so that few
+programs wait for each other. Which rows those are, a sample of the elements tells; it decides how fast, not what.
+
+Legend: as in `pool.py`; U rows; H hot rows.
+"""
+
+from __future__ import annotations
+
+import triton.language as tl
+
+from colonnade.backends.gpu.device.jit import jit, kernel
+from colonnade.backends.gpu.device.reduce import plus, sum_of_rows
+from colonnade.backends.gpu.device.text import greatest
+from colonnade.train.gpu.kernels.pool import divisor, divisor_of, note_long
+
+NOWHERE = tl.constexpr(0x7FFFFFFF)
+
+
+@jit
+def mixed(x):
+    """int64 [N]: numbers from 0 to 2^31 - 1 that look random, from small ones."""
+    x = ((x >> 16) ^ x) * 0x45D9F3B & NOWHERE
+    x = ((x >> 16) ^ x) * 0x45D9F3B & NOWHERE
+    return (x >> 16) ^ x
+
+
+@jit
+def sampled(offsets, inverse, members, i, end, num, stride, SAMPLES: tl.constexpr):
+    """int32 [N]: the row of the i-th of SAMPLES elements; NOWHERE of one whose feature is not of this matrix."""
+    each = end // SAMPLES
+    at = i.to(tl.int64) * each + mixed(i.to(tl.int64)) % each
+    low = at * 0
+    high = low + num
+    while greatest((high - low).to(tl.int32)) > 1:
+        middle = (low + high) // 2
+        before = tl.load(offsets + middle * stride) <= at
+        low = tl.where(before, middle, low)
+        high = tl.where(before, high, middle)
+    ends = offsets + low * stride
+    is_member = (tl.load(members + low) != 0) & (at >= tl.load(ends)) & (at < tl.load(ends + stride - 1))
+    return tl.where(is_member, tl.load(inverse + at, mask=is_member, other=0), NOWHERE)
+
+
+@kernel
+def find_hot(
+    offsets,
+    inverse,
+    members,
+    hot,
+    listed,
+    found,
+    end,
+    num,
+    stride,
+    SAMPLES: tl.constexpr,
+    BLOCK: tl.constexpr,
+    LEAST: tl.constexpr,
+):
+    """Kernel: number rows that LEAST samples or more have, each of BLOCK samples a program's.
+
+    members: int32 [F], whether a feature is of this matrix.   hot: int32 [U], zeros before, one more than the number.
+    listed: int32 [H], the hot rows.   found: int32 [1], 0 before.   end: N.   num: F.   stride: B + 1.
+    """
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    j = tl.arange(0, SAMPLES)
+    own = sampled(offsets, inverse, members, i, end, num, stride, SAMPLES)
+    all_ = sampled(offsets, inverse, members, j, end, num, stride, SAMPLES)
+    same = own[:, None] == all_[None, :]
+    often = tl.reduce(same.to(tl.int32), 1, plus)
+    before = tl.reduce((same & (j[None, :] < i[:, None])).to(tl.int32), 1, plus)
+    is_hot = (own != NOWHERE) & (often >= LEAST) & (before == 0)
+    h = tl.atomic_add(found + i * 0, i * 0 + 1, mask=is_hot)
+    tl.store(hot + own, h + 1, mask=is_hot)
+    tl.store(listed + h, own, mask=is_hot)
+
+
+@jit
+def place_of(u, hot, copies_at, mask, DIM: tl.constexpr, COPIES: tl.constexpr, HOT: tl.constexpr):
+    """int64 [N]: where the gradients of rows are added."""
+    place = u.to(tl.int64) * DIM
+    if HOT:
+        h = tl.load(hot + u, mask=mask, other=0).to(tl.int64)
+        copy = (h - 1) * COPIES + tl.program_id(0) % COPIES
+        place = tl.where(h > 0, tl.multiple_of(copies_at, 16) + copy * DIM, place)
+    return place
+
+
+@kernel
+def spread_bags(
+    given,
+    offsets,
+    inverse,
+    weights,
+    grads,
+    hot,
+    units,
+    queue,
+    counters,
+    count,
+    num,
+    first,
+    DIM: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    R: tl.constexpr,
+    SHORT: tl.constexpr,
+    PIECE: tl.constexpr,
+    ALIGN: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    DIVIDED: tl.constexpr,
+    UNPOOLED: tl.constexpr,
+    COPIES: tl.constexpr,
+    HOT: tl.constexpr,
+):
+    """Kernel: add the gradients of bags of up to SHORT elements to those of their rows; the others are noted.
+
+    given: the gradient of the flat output.   grads: float32 [U, D], and from `first` on copies of hot rows.
+    """
+    program = tl.program_id(0)
+    chunk = program % CHUNKS
+    unit = program // CHUNKS % num
+    tile = program // CHUNKS // num
+    word = units + unit * 8
+    feature = tl.load(word)
+    stride = tl.multiple_of(tl.load(word + 3), ALIGN)
+    pooling = tl.load(word + 4)
+    weighted = tl.load(word + 5)
+    source = given + tl.multiple_of(tl.load(word + 1) * count + tl.load(word + 2), ALIGN)
+    b = tile.to(tl.int64) * R + tl.arange(0, R)
+    live = b < count
+    if UNPOOLED:
+        begin = tl.load(offsets) + b
+        n = live.to(tl.int64)
+    else:
+        ends = offsets + feature * (count + 1) + b
+        begin = tl.load(ends, mask=live, other=0)
+        n = tl.load(ends + 1, mask=live, other=0) - begin
+    d = chunk * BLOCK + tl.arange(0, BLOCK)
+    length = tl.where(live & (n <= SHORT), n, 0).to(tl.int32)
+    longest = greatest(length)
+    is_read = (length > 0)[:, None]
+    if BLOCK * CHUNKS != DIM:
+        is_read = is_read & (d < DIM)[None, :]
+    g = tl.load(source + b[:, None] * stride + d[None, :], mask=is_read, other=0.0)
+    if DIVIDED:
+        weight = length.to(tl.float32)
+        if WEIGHTED:
+            weight = tl.full([R], 0.0, tl.float32)
+            e = longest * 0
+            while e < longest:
+                w = tl.load(weights + begin + e, mask=(e < length) & (weighted != 0), other=1.0)
+                weight += tl.where(e < length, tl.where(pooling == 2, w * w, w), 0.0)
+                e += 1
+        by = divisor(weight, pooling)
+        g = g * tl.where(by == 0.0, 0.0, tl.div_rn(1.0, tl.where(by == 0.0, 1.0, by)))[:, None]
+    e = longest * 0
+    while e < longest:
+        more = e < length
+        u = tl.load(inverse + begin + e, mask=more, other=0)
+        x = g
+        if WEIGHTED:
+            x = g * tl.load(weights + begin + e, mask=more & (weighted != 0), other=1.0)[:, None]
+        is_value = more[:, None]
+        if BLOCK * CHUNKS != DIM:
+            is_value = is_value & (d < DIM)[None, :]
+        to = grads + place_of(u, hot, first, more, DIM, COPIES, HOT)[:, None] + d[None, :]
+        tl.atomic_add(to, x, mask=is_value, sem="relaxed")
+        e += 1
+    if not UNPOOLED and chunk == 0:
+        note_long(queue, counters, unit, b, n, live & (n > SHORT), R, PIECE)
+
+
+@kernel
+def spread_pieces(
+    given,
+    offsets,
+    inverse,
+    weights,
+    grads,
+    hot,
+    units,
+    queue,
+    counters,
+    count,
+    first,
+    step,
+    DIM: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    E: tl.constexpr,
+    PIECE: tl.constexpr,
+    ALIGN: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    DIVIDED: tl.constexpr,
+    COPIES: tl.constexpr,
+    HOT: tl.constexpr,
+):
+    """Kernel: add the gradients of the bags that `spread_bags` noted."""
+    work = tl.load(counters) * CHUNKS
+    i = tl.program_id(0)
+    while i < work:
+        chunk = i % CHUNKS
+        entry = queue + (i // CHUNKS).to(tl.int64) * 4
+        word = units + tl.load(entry).to(tl.int64) * 8
+        b = tl.load(entry + 1).to(tl.int64)
+        ends = offsets + tl.load(word) * (count + 1) + b
+        begin = tl.load(ends)
+        finish = tl.load(ends + 1)
+        pooling = tl.load(word + 4)
+        weighted = tl.load(word + 5)
+        stride = tl.multiple_of(tl.load(word + 3), ALIGN)
+        source = given + tl.multiple_of(tl.load(word + 1) * count + tl.load(word + 2), ALIGN) + b * stride
+        d = chunk * BLOCK + tl.arange(0, BLOCK)
+        g = tl.load(source + d, mask=d < DIM, other=0.0)
+        if DIVIDED:
+            by = divisor_of(weights, begin, finish, finish - begin, pooling, weighted, WEIGHTED, 512)
+            g = g * tl.where(by == 0.0, 0.0, tl.div_rn(1.0, tl.where(by == 0.0, 1.0, by)))
+        e = begin + tl.load(entry + 2).to(tl.int64) * PIECE
+        last = tl.minimum(e + PIECE, finish)
+        at = e + tl.arange(0, E)
+        u = tl.load(inverse + at, mask=at < last, other=0)
+        while e < last:
+            at = e + tl.arange(0, E)
+            more = at < last
+            is_value = more[:, None]
+            if BLOCK * CHUNKS != DIM:
+                is_value = is_value & (d < DIM)[None, :]
+            if WEIGHTED:
+                x = g[None, :] * tl.load(weights + at, mask=more & (weighted != 0), other=1.0)[:, None]
+            else:
+                x = tl.broadcast_to(g[None, :], [E, BLOCK])
+            to = grads + place_of(u, hot, first, more, DIM, COPIES, HOT)[:, None] + d[None, :]
+            u = tl.load(inverse + at + E, mask=at + E < last, other=0)
+            tl.atomic_add(to, x, mask=is_value, sem="relaxed")
+            e += E
+        i += step
+
+
+@kernel
+def add_copies(grads, listed, found, first, DIM: tl.constexpr, BLOCK: tl.constexpr, COPIES: tl.constexpr):
+    """Kernel: the copies of hot rows, added up, added to their gradients. A program a number of a hot row."""
+    h = tl.program_id(0)
+    if h < tl.load(found):
+        row = grads + tl.load(listed + h).to(tl.int64) * DIM
+        copies = grads + first + (h.to(tl.int64) * COPIES + tl.arange(0, COPIES)[:, None]) * DIM
+        chunk = h * 0
+        while chunk * BLOCK < DIM:
+            d = chunk * BLOCK + tl.arange(0, BLOCK)[None, :]
+            parts = tl.load(copies + d, mask=(d < DIM) & (tl.arange(0, COPIES)[:, None] >= 0), other=0.0)
+            own = tl.load(row + d, mask=d < DIM, other=0.0)
+            tl.store(row + d, own + sum_of_rows(parts), mask=d < DIM)
+            chunk += 1
+
+
+# --- max, the gradients of weights, and sources in order --------------------------------------------------------------
+@kernel
+def own_greatest(
+    rows,
+    offsets,
+    inverse,
+    weights,
+    flat,
+    owners,
+    units,
+    count,
+    num,
+    DIM: tl.constexpr,
+    ROW: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    E: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+):
+    """Kernel: which element a greatest value is the first of. A program a bag and chunk.
+
+    flat: the outputs.   owners: int32, as the outputs lie; NOWHERE in empty bags.
+    """
+    program = tl.program_id(0)
+    chunk = program % CHUNKS
+    word = units + (program // CHUNKS % num) * 8
+    b = (program // CHUNKS // num).to(tl.int64)
+    place = tl.load(word + 1) * count + tl.load(word + 2) + b * tl.load(word + 3)
+    ends = offsets + tl.load(word) * (count + 1) + b
+    e = tl.load(ends)
+    finish = tl.load(ends + 1)
+    weighted = tl.load(word + 5)
+    d = chunk * BLOCK + tl.arange(0, BLOCK)[None, :]
+    most = tl.load(flat + place + d, mask=d < DIM, other=0.0)
+    owner = tl.full([E, BLOCK], NOWHERE, tl.int32)
+    while e < finish:
+        at = e + tl.arange(0, E)
+        more = at < finish
+        u = tl.load(inverse + at, mask=more, other=0).to(tl.int64)
+        x = tl.load(rows + u[:, None] * ROW + d, mask=more[:, None] & (d < DIM), other=0.0)
+        if WEIGHTED:
+            x = x * tl.load(weights + at, mask=more & (weighted != 0), other=1.0)[:, None]
+        hit = more[:, None] & ((x == most) | ((x != x) & (most != most)))
+        owner = tl.minimum(owner, tl.where(hit, at.to(tl.int32)[:, None], NOWHERE))
+        e += E
+    tl.store(owners + place + d, tl.reduce(owner, 0, tl.standard._elementwise_min, keep_dims=True), mask=d < DIM)
+
+
+@kernel
+def spread_greatest(
+    given,
+    owners,
+    inverse,
+    weights,
+    grads,
+    units,
+    count,
+    num,
+    DIM: tl.constexpr,
+    BLOCK: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    R: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+):
+    """Kernel: add the gradient of each greatest value to that of its element's row."""
+    program = tl.program_id(0)
+    chunk = program % CHUNKS
+    word = units + (program // CHUNKS % num) * 8
+    b = (program // CHUNKS // num).to(tl.int64) * R + tl.arange(0, R)[:, None]
+    d = chunk * BLOCK + tl.arange(0, BLOCK)[None, :]
+    place = tl.load(word + 1) * count + tl.load(word + 2) + b * tl.load(word + 3) + d
+    live = (b < count) & (d < DIM)
+    owner = tl.load(owners + place, mask=live, other=NOWHERE)
+    live = live & (owner != NOWHERE)
+    g = tl.load(given + place, mask=live, other=0.0)
+    if WEIGHTED:
+        g = g * tl.load(weights + owner, mask=live & (tl.load(word + 5) != 0), other=1.0)
+    u = tl.load(inverse + owner, mask=live, other=0).to(tl.int64)
+    tl.atomic_add(grads + u * DIM + d, g, mask=live, sem="relaxed")
+
+
+@kernel
+def weigh(
+    rows,
+    offsets,
+    inverse,
+    weights,
+    flat,
+    given,
+    owners,
+    made,
+    units,
+    count,
+    num,
+    DIM: tl.constexpr,
+    ROW: tl.constexpr,
+    BLOCK: tl.constexpr,
+    E: tl.constexpr,
+    MAX: tl.constexpr,
+    DIVIDED: tl.constexpr,
+    UNPOOLED: tl.constexpr,
+):
+    """Kernel: add the gradients of weights to `made`. A program a bag; BLOCK holds a whole row."""
+    program = tl.program_id(0)
+    word = units + (program % num) * 8
+    b = (program // num).to(tl.int64)
+    place = tl.load(word + 1) * count + tl.load(word + 2) + b * tl.load(word + 3)
+    if UNPOOLED:
+        e = tl.load(offsets) + b
+        finish = e + 1
+    else:
+        ends = offsets + tl.load(word) * (count + 1) + b
+        e = tl.load(ends)
+        finish = tl.load(ends + 1)
+    pooling = tl.load(word + 4)
+    d = tl.arange(0, BLOCK)[None, :]
+    g = tl.load(given + place + d, mask=d < DIM, other=0.0)
+    along = 0.0
+    scale = 1.0
+    if DIVIDED:
+        by = divisor_of(weights, e, finish, finish - e, pooling, 1, True, 512)
+        scale = tl.where(by == 0.0, 0.0, tl.div_rn(1.0, tl.where(by == 0.0, 1.0, by)))
+        pooled = tl.load(flat + place + d, mask=d < DIM, other=0.0)
+        along = tl.where(pooling == 0, 0.0, tl.reduce(tl.reduce(g * pooled, 1, plus), 0, plus))
+    if tl.load(word + 5) != 0:
+        while e < finish:
+            at = e + tl.arange(0, E)
+            more = at < finish
+            u = tl.load(inverse + at, mask=more, other=0).to(tl.int64)
+            is_value = more[:, None] & (d < DIM)
+            x = tl.load(rows + u[:, None] * ROW + d, mask=is_value, other=0.0)
+            if MAX:
+                is_owner = tl.load(owners + place + d, mask=d < DIM, other=NOWHERE) == at[:, None]
+                own = tl.reduce(tl.where(is_value & is_owner, x * g, 0.0), 1, plus)
+            else:
+                own = tl.reduce(x * g, 1, plus)
+            if DIVIDED:
+                w = tl.load(weights + at, mask=more, other=0.0)
+                own = (own - tl.where(pooling == 2, along * w * scale, along)) * scale
+            before = tl.load(made + at, mask=more, other=0.0)
+            tl.store(made + at, before + own, mask=more)
+            e += E
+
+
+@kernel
+def list_sources(
+    offsets,
+    inverse,
+    weights,
+    keys,
+    sources,
+    factors,
+    units,
+    count,
+    num,
+    E: tl.constexpr,
+    ALIGN: tl.constexpr,
+    WEIGHTED: tl.constexpr,
+    DIVIDED: tl.constexpr,
+    UNPOOLED: tl.constexpr,
+):
+    """Kernel: each element's row, where the gradient that it adds lies, and by what that is multiplied.
+
+    A program a bag.   keys, sources (in ALIGN numbers): int64 [N].   factors: float32 [N].
+    """
+    program = tl.program_id(0)
+    word = units + (program % num) * 8
+    b = (program // num).to(tl.int64)
+    place = tl.load(word + 1) * count + tl.load(word + 2) + b * tl.load(word + 3)
+    if UNPOOLED:
+        e = tl.load(offsets) + b
+        finish = e + 1
+    else:
+        ends = offsets + tl.load(word) * (count + 1) + b
+        e = tl.load(ends)
+        finish = tl.load(ends + 1)
+    weighted = tl.load(word + 5)
+    scale = 1.0
+    if DIVIDED:
+        by = divisor_of(weights, e, finish, finish - e, tl.load(word + 4), weighted, WEIGHTED, 512)
+        scale = tl.where(by == 0.0, 0.0, tl.div_rn(1.0, tl.where(by == 0.0, 1.0, by)))
+    while e < finish:
+        at = e + tl.arange(0, E)
+        more = at < finish
+        factor = tl.full([E], 1.0, tl.float32) * scale
+        if WEIGHTED:
+            factor = factor * tl.load(weights + at, mask=more & (weighted != 0), other=1.0)
+        tl.store(keys + at, tl.load(inverse + at, mask=more, other=0).to(tl.int64), mask=more)
+        tl.store(sources + at, at * 0 + place // ALIGN, mask=more)
+        tl.store(factors + at, factor, mask=more)
+        e += E

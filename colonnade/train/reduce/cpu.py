@@ -1,0 +1,108 @@
+"""Pooling and its gradients by the compiled loops, on the CPU.
+
+Legend: F features; B batch rows; N elements; U rows of a matrix; D embedding_dim; S segments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from colonnade.backends.memory import address_of
+from colonnade.train.compiled import LOOPS
+from colonnade.train.loops import segment as w
+from colonnade.train.segments import LAYOUTS_KEPT, Layout
+
+Array = npt.NDArray[Any]
+Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
+"""offsets: int64 [F, B + 1].   inverse: int32 [N].   weights: float32 [N]."""
+
+
+class CpuPooling:
+    """A layout as the loops read it, and what they are called with."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout, self.loops = layout, LOOPS.warm()
+        segments = layout.segments
+        places = [layout.places[s.output] for s in segments]
+        self._features = np.array(layout.features, np.int64)
+        self._rows = np.array([s.rows for s in segments], np.int64)
+        self._flats = np.array([flat for flat, _ in places], np.int64)
+        self._columns = np.array([4 * column for _, column in places], np.int64)
+        self._is_weighted = np.array([layout.weighted[f] if layout.weighted else False for f in layout.features], bool)
+        self._dims = max((s.embedding_dim for s in segments), default=0)
+        self._fixed = np.zeros((len(segments), w.FEATURE_BYTES // 8), np.int64)
+        for word, values in (
+            (w.DIM, [s.embedding_dim for s in segments]),
+            (w.POOLING, [w.POOLINGS[s.pooling] for s in segments]),
+            (w.STRIDE, [4 * layout.widths[s.output] for s in segments]),
+            (w.OUT, [4 * s.at for s in segments]),
+        ):
+            self._fixed[:, word // 8] = values
+
+    def pool(self, batch: Batch, rows: Sequence[torch.Tensor], flats: Sequence[torch.Tensor]) -> None:
+        """Write the outputs."""
+        batch, rows = _plain(batch), [x.contiguous() for x in rows]
+        features = self._described(batch, rows, flats)
+        self.loops["pool"](address_of(features), 0, len(features), _batch(batch))
+
+    def spread(
+        self,
+        batch: Batch,
+        rows: Sequence[torch.Tensor],
+        flats: Sequence[torch.Tensor],
+        given: Sequence[torch.Tensor | None],
+        grads: Sequence[torch.Tensor],
+        of_weights: torch.Tensor | None,
+    ) -> None:
+        """Add the gradient of the outputs to those of rows and weights. given: of each flat (None: none)."""
+        batch, rows = _plain(batch), [x.contiguous() for x in rows]
+        features = self._described(batch, rows, flats)
+        known = [torch.zeros(0) if g is None else g.float().contiguous() for g in given]
+        features[:, w.GRADS // 8] = _addresses(grads)[self._rows]
+        features[:, w.GRAD_OUT // 8] = _addresses(known)[self._flats] + self._places(batch)
+        at = 0 if of_weights is None else of_weights.data_ptr()
+        features[:, w.GRAD_WEIGHTS // 8] = np.where(features[:, w.WEIGHTS // 8] == 0, 0, at)
+        features = features[np.array([g is not None for g in given], bool)[self._flats]]
+        taken = np.empty(max(self._dims, 1), np.uint8)
+        self.loops["spread"](address_of(features), len(features), _batch(batch), 0, 1, address_of(taken))
+
+    def _places(self, batch: Batch) -> Array:
+        """Where each segment begins in its flat. Units: bytes."""
+        found: Array = self._fixed[:, w.OUT // 8] + self._columns * _batch(batch)
+        return found
+
+    def _described(self, batch: Batch, rows: Sequence[torch.Tensor], flats: Sequence[torch.Tensor]) -> Array:
+        offsets, inverse, weights = batch
+        made = self._fixed.copy()
+        made[:, w.ROWS // 8] = _addresses(rows)[self._rows]
+        made[:, w.OFFSETS // 8] = offsets.data_ptr() + 8 * offsets.shape[1] * self._features
+        made[:, w.INVERSE // 8] = inverse.data_ptr()
+        made[:, w.OUT // 8] = _addresses(flats)[self._flats] + self._places(batch)
+        if weights is not None:
+            made[:, w.WEIGHTS // 8] = np.where(self._is_weighted, weights.data_ptr(), 0)
+        return made
+
+
+def _batch(batch: Batch) -> int:
+    return batch[0].shape[1] - 1
+
+
+def _plain(batch: Batch) -> Batch:
+    offsets, inverse, weights = batch
+    return offsets.contiguous(), inverse.contiguous(), None if weights is None else weights.contiguous()
+
+
+def _addresses(tensors: Sequence[torch.Tensor]) -> Array:
+    return np.array([tensor.data_ptr() for tensor in tensors], np.int64)
+
+
+@lru_cache(maxsize=LAYOUTS_KEPT)
+def cpu_pooling(layout: Layout) -> CpuPooling:
+    """What pools by a layout."""
+    return CpuPooling(layout)

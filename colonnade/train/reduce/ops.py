@@ -1,0 +1,162 @@
+"""`colonnade::pool` and `colonnade::spread`: pooling and its gradients as operators of torch.
+
+Their outputs are few: the outputs of a plan lie one behind the other in a flat tensor for each set of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from colonnade.train.reduce.cpu import cpu_pooling
+from colonnade.train.segments import Layout, read_layout
+
+Tensors = Sequence[torch.Tensor]
+
+
+def _flat_sizes(layout: Layout, batch: int, sizes: Sequence[int]) -> list[int]:
+    """The numbers in each flat. sizes: elements of each feature that is not pooled."""
+    rows_of = dict(zip(layout.unpooled, sizes, strict=True))
+    return [rows_of.get(flat.outputs[0], batch) * flat.width for flat in layout.flats]
+
+
+def _empty_flats(layout: Layout, offsets: torch.Tensor, sizes: Sequence[int]) -> list[torch.Tensor]:
+    counts = _flat_sizes(layout, offsets.shape[1] - 1, sizes)
+    return [torch.empty(n, dtype=torch.float32, device=offsets.device) for n in counts]
+
+
+@torch.library.custom_op("colonnade::pool", mutates_args=(), device_types="cpu")
+def pool(
+    rows: Sequence[torch.Tensor],
+    offsets: torch.Tensor,
+    inverse: torch.Tensor,
+    weights: torch.Tensor | None,
+    layout: str,
+    sizes: Sequence[int],
+) -> list[torch.Tensor]:
+    """The flat outputs, float32.
+
+    rows: float32 [U, D] each.   offsets: int64 [F, B + 1].   inverse: int32 [N].   weights: float32 [N].
+    layout: the text of one.   sizes: elements of the features that are not pooled.
+    """
+    found = read_layout(layout)
+    flats = _empty_flats(found, offsets, sizes)
+    cpu_pooling(found).pool((offsets, inverse, weights), rows, flats)
+    return flats
+
+
+@pool.register_kernel("cuda")
+def _pool_cuda(
+    rows: Tensors,
+    offsets: torch.Tensor,
+    inverse: torch.Tensor,
+    weights: torch.Tensor | None,
+    layout: str,
+    sizes: Sequence[int],
+) -> list[torch.Tensor]:
+    from colonnade.train.gpu.segment import gpu_pooling  # a module of Triton, which a CPU does without
+
+    found = read_layout(layout)
+    flats = _empty_flats(found, offsets, sizes)
+    gpu_pooling(found).pool((offsets, inverse, weights), rows, flats, sizes)
+    return flats
+
+
+@pool.register_fake
+def _pool_fake(
+    rows: Tensors,
+    offsets: torch.Tensor,
+    inverse: torch.Tensor,
+    weights: torch.Tensor | None,
+    layout: str,
+    sizes: Sequence[int],
+) -> list[torch.Tensor]:
+    return _empty_flats(read_layout(layout), offsets, sizes)
+
+
+@torch.library.custom_op("colonnade::spread", mutates_args=(), device_types="cpu")
+def spread(
+    given: Sequence[torch.Tensor | None],
+    rows: Sequence[torch.Tensor],
+    flats: Sequence[torch.Tensor],
+    offsets: torch.Tensor,
+    inverse: torch.Tensor,
+    weights: torch.Tensor | None,
+    layout: str,
+    sizes: Sequence[int],
+    of_weights: bool,
+    deterministic: bool,
+) -> list[torch.Tensor]:
+    """The gradients of all rows and, wanted `of_weights`, of the weights.
+
+    given: the gradients of the flats (None: none).   deterministic: the same bits each time.
+    """
+    grads = [torch.zeros(x.shape, dtype=torch.float32) for x in rows]
+    made = torch.zeros(inverse.shape, dtype=torch.float32) if of_weights else None
+    cpu_pooling(read_layout(layout)).spread((offsets, inverse, weights), rows, flats, given, grads, made)
+    return grads if made is None else [*grads, made]
+
+
+@spread.register_kernel("cuda")
+def _spread_cuda(
+    given: Sequence[torch.Tensor | None],
+    rows: Tensors,
+    flats: Tensors,
+    offsets: torch.Tensor,
+    inverse: torch.Tensor,
+    weights: torch.Tensor | None,
+    layout: str,
+    sizes: Sequence[int],
+    of_weights: bool,
+    deterministic: bool,
+) -> list[torch.Tensor]:
+    from colonnade.train.gpu.segment import gpu_pooling
+
+    pooling = gpu_pooling(read_layout(layout))
+    batch = (offsets, inverse, weights)
+    grads = pooling.spread(batch, [x.shape for x in rows], flats, given, rows, sizes, deterministic)
+    return [*grads, pooling.weigh(batch, rows, flats, given, sizes)] if of_weights else grads
+
+
+@spread.register_fake
+def _spread_fake(
+    given: Sequence[torch.Tensor | None],
+    rows: Tensors,
+    flats: Tensors,
+    offsets: torch.Tensor,
+    inverse: torch.Tensor,
+    weights: torch.Tensor | None,
+    layout: str,
+    sizes: Sequence[int],
+    of_weights: bool,
+    deterministic: bool,
+) -> list[torch.Tensor]:
+    shapes = [x.shape for x in rows] + ([inverse.shape] if of_weights else [])
+    return [torch.empty(shape, dtype=torch.float32, device=offsets.device) for shape in shapes]
+
+
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None:
+    rows, offsets, inverse, weights, ctx.layout, ctx.sizes = inputs
+    ctx.set_materialize_grads(False)
+    ctx.num_rows = len(rows)
+    ctx.save_for_backward(offsets, inverse, weights, *rows, *output)
+
+
+def _backward(ctx: Any, given: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
+    offsets, inverse, weights, *saved = ctx.saved_tensors
+    rows, flats = saved[: ctx.num_rows], saved[ctx.num_rows :]
+    of_weights = bool(ctx.needs_input_grad[3])
+    deterministic = torch.are_deterministic_algorithms_enabled()
+    made = torch.ops.colonnade.spread(
+        list(given), rows, flats, offsets, inverse, weights, ctx.layout, ctx.sizes, of_weights, deterministic
+    )
+    # Rows that nothing was learned of have no gradient: one of zeros would let an optimizer's momentum move them.
+    layouts = read_layout(ctx.layout).flats
+    learned = {k for flat, g in zip(layouts, given, strict=True) if g is not None for k in flat.matrices}
+    grads = [grad if k in learned else None for k, grad in enumerate(made[: ctx.num_rows])]
+    return grads, None, None, made[-1] if of_weights else None, None, [None] * len(ctx.sizes)
+
+
+pool.register_autograd(_backward, setup_context=_keep)
