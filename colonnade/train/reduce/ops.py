@@ -156,7 +156,8 @@ def _backward(ctx: Any, given: Sequence[torch.Tensor | None]) -> tuple[Any, ...]
     layouts = read_layout(ctx.layout).flats
     learned = {k for flat, g in zip(layouts, given, strict=True) if g is not None for k in flat.matrices}
     grads = [grad if k in learned else None for k, grad in enumerate(made[: ctx.num_rows])]
-    return grads, None, None, made[-1] if of_weights else None, None, [None] * len(ctx.sizes)
+    # torch takes an empty list of numbers for one of tensors.
+    return grads, None, None, made[-1] if of_weights else None, None, None if ctx.sizes else []
 
 
 pool.register_autograd(_backward, setup_context=_keep)
