@@ -227,10 +227,10 @@ def spread_pieces(
             is_value = more[:, None]
             if BLOCK * CHUNKS != DIM:
                 is_value = is_value & (d < DIM)[None, :]
+            w = tl.full([E], 1.0, tl.float32)
             if WEIGHTED:
-                x = g[None, :] * tl.load(weights + at, mask=more & (weighted != 0), other=1.0)[:, None]
-            else:
-                x = tl.broadcast_to(g[None, :], [E, BLOCK])
+                w = tl.load(weights + at, mask=more & (weighted != 0), other=1.0)
+            x = g[None, :] * w[:, None]  # no broadcast: an interpreted atomic reads its values side by side
             to = grads + place_of(u, hot, first, more, DIM, COPIES, HOT)[:, None] + d[None, :]
             u = tl.load(inverse + at + E, mask=at + E < last, other=0)
             tl.atomic_add(to, x, mask=is_value, sem="relaxed")
