@@ -27,6 +27,11 @@ def kernel(function: F) -> F:
     return cast(F, njit(nogil=True, error_model="numpy", boundscheck=False)(function))
 
 
+def inlined(function: F) -> F:
+    """As `kernel`, and copied into whatever calls it: for what a loop does with each of many elements."""
+    return cast(F, njit(nogil=True, error_model="numpy", boundscheck=False, forceinline=True)(function))
+
+
 def intrinsic(function: Callable[..., Any]) -> Any:
     """A function whose LLVM IR we write: called without its first operand, numba's typing context."""
     return _intrinsic(function)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 
 from colonnade.backends.memory import address_of
+from colonnade.train.admission import Admitter
 from colonnade.train.compiled import LOOPS
 from colonnade.train.initializers.initializer import draw_key
 from colonnade.train.loops.update import NUM_SCALARS
@@ -80,28 +81,49 @@ class TableGroup:
         tables, starts, sizes: int64 [F].   inverse: written.   step: of the training; None: no row is made or noted.
         """
         keys = self._unique.run(self.store, tables, starts, sizes, values, inverse)
-        rows, missing = self.store.find(keys)
-        if step is not None:
-            if missing:
-                self.store.insert(keys, rows, step, self._wanted(keys, rows, step))
-            self.store.touch(keys, rows, step)
-        found = torch.from_numpy(self.store.gather(keys, rows))
-        if step is not None and torch.is_grad_enabled():
+        if step is None:
+            return torch.from_numpy(self.store.look_up(keys)[1])
+        rows, read = self._looked_up(keys, step)
+        found = torch.from_numpy(read)
+        if torch.is_grad_enabled():
             found.requires_grad_()
             self.pending.append(Lookup(keys, rows, found, self.store.version))
         return found
 
-    def _wanted(self, keys: Keys, rows: Rows, step: int) -> npt.NDArray[np.bool_]:
+    def _looked_up(self, keys: Keys, step: int) -> tuple[Rows, npt.NDArray[np.float32]]:
+        """The rows of keys, made where they are missing and admitted, and their values.
+
+        Errors: BudgetError, before anything is changed.
+        """
+        # Where memory may be refused, nothing is noted before it is there.
+        at_once = self.store.takes(len(keys))
+        rows, read, missing = self.store.look_up(keys, step if at_once else None)
+        again = np.flatnonzero(rows < 0) if at_once else np.arange(len(rows))
+        if missing:
+            self._insert(keys, rows, step)
+        if missing or not at_once:
+            self.store.read(keys, rows, again, step, read)
+        return rows, read
+
+    def _insert(self, keys: Keys, rows: Rows, step: int) -> None:
         wanted = rows < 0
+        asked: list[tuple[Admitter, Keys, npt.NDArray[np.bool_]]] = []
         for table, admitter in enumerate(self.admitters):
             if not self.frozen[table] and admitter is None:
                 continue
-            asked = np.flatnonzero(wanted & (keys.tables == table))
+            chosen = np.flatnonzero(wanted & (keys.tables == table))
             if self.frozen[table] or admitter is None:
-                wanted[asked] = False
-            elif len(asked):
-                wanted[asked] = admitter.admit(keys.take(asked), step)
-        return wanted
+                wanted[chosen] = False
+            elif len(chosen):
+                own = keys.take(chosen)
+                wanted[chosen] = admitted = admitter.admit(own, step)
+                asked.append((admitter, own, admitted))
+        self.store.reserve(int(wanted.sum()))
+        for admitter, own, admitted in asked:
+            admitter.reserve(own, admitted)
+        for admitter, own, admitted in asked:
+            admitter.note(own, admitted, step)
+        self.store.insert(keys, rows, step, wanted)
 
     # --- backward ---------------------------------------------------------------------------------------------------
     def learned(self, scale: float) -> Update | None:

@@ -22,7 +22,15 @@ class Admitter(ABC):
 
     @abstractmethod
     def admit(self, keys: Keys, step: int) -> npt.NDArray[np.bool_]:
-        """Which ids get a row now, `[M]`."""
+        """Which ids get a row now, `[M]`. Facts: changes nothing."""
+
+    def reserve(self, keys: Keys, admitted: npt.NDArray[np.bool_]) -> None:
+        """Make room for what `note` will remember. Errors: BudgetError."""
+        del keys, admitted  # most remember nothing
+
+    def note(self, keys: Keys, admitted: npt.NDArray[np.bool_], step: int) -> None:
+        """Remember which ids were asked for and admitted. Facts: there is room."""
+        del keys, admitted, step
 
     def state(self) -> dict[str, torch.Tensor]:
         """What it must remember."""

@@ -35,14 +35,22 @@ class _Counter(Admitter):
         self.count, self.store = count, store
 
     def admit(self, keys: Keys, step: int) -> npt.NDArray[np.bool_]:
-        # The store of counts has this table alone; its hash is the same.
-        own = Keys(keys.hashes, np.zeros_like(keys.tables), keys.ids, keys.counts)
-        rows, _ = self.store.find(own)
-        self.store.insert(own, rows, step)
-        self.store.touch(own, rows, step)
-        admitted: npt.NDArray[np.bool_] = self.store.counts(rows) >= self.count
-        self.store.remove(rows[admitted])
+        rows, _ = self.store.find(_own(keys))
+        before = np.zeros(len(keys), np.int64)
+        before[rows >= 0] = self.store.counts(rows[rows >= 0])
+        admitted: npt.NDArray[np.bool_] = before + keys.counts >= self.count
         return admitted
+
+    def reserve(self, keys: Keys, admitted: npt.NDArray[np.bool_]) -> None:
+        self.store.reserve(int((~admitted).sum()))
+
+    def note(self, keys: Keys, admitted: npt.NDArray[np.bool_], step: int) -> None:
+        own = _own(keys)
+        rows, _ = self.store.find(own)
+        self.store.remove(rows[admitted & (rows >= 0)])
+        rows[admitted] = -1
+        self.store.insert(own, rows, step, ~admitted)
+        self.store.touch(own, rows, step)
 
     def state(self) -> dict[str, torch.Tensor]:
         rows = self.store.rows_of(0)
@@ -56,3 +64,8 @@ class _Counter(Admitter):
         rows, _ = self.store.find(keys)
         self.store.insert(keys, rows)
         self.store.use(rows, steps, counts)
+
+
+def _own(keys: Keys) -> Keys:
+    """The keys in a store that has this table alone; its hash is the same."""
+    return Keys(keys.hashes, np.zeros_like(keys.tables), keys.ids, keys.counts)

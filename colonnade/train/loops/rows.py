@@ -10,6 +10,7 @@ import numpy as np
 from colonnade.backends.cpu.intrinsics import bf16_number, f16_number, prefetch
 from colonnade.backends.lanes import LANES, load_lanes, store_lanes
 from colonnade.backends.memory import (
+    inlined,
     kernel,
     load_f32,
     load_f64,
@@ -31,7 +32,7 @@ AHEAD = 8
 LINE = 64
 
 
-@kernel
+@inlined
 def load_value(form: int, values: int, k: int) -> np.float32:
     """Value k of stored values."""
     if form == w.FLOAT32:
@@ -50,7 +51,7 @@ def store_value(form: int, values: int, k: int, x: np.float32) -> None:
         store_f16(values + 2 * k, x)
 
 
-@kernel
+@inlined
 def prefetch_row(store: int, row: int) -> None:
     """Begin to read a row, its first four cache lines."""
     if row >= 0:
@@ -59,7 +60,7 @@ def prefetch_row(store: int, row: int) -> None:
             prefetch(at + line)
 
 
-@kernel
+@inlined
 def _take_row(store: int) -> int:
     free = load_i64(store + w.NUM_FREE)
     if free > 0:

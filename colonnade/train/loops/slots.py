@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from colonnade.backends.cpu.intrinsics import prefetch
-from colonnade.backends.memory import kernel, load_i64, load_u64, store_i64, store_u64
+from colonnade.backends.memory import inlined, kernel, load_i64, load_u64, store_i64, store_u64
 from colonnade.train.loops import words as w
 from colonnade.train.loops.entry import entry
 
@@ -23,7 +23,7 @@ ABREAST = 32
 """Keys whose memory is asked for before the first of them is looked at."""
 
 
-@kernel
+@inlined
 def hash_of(key: np.uint64, id_: int) -> np.uint64:
     """The hash of an id in a table with that key."""
     x = U64(id_)
@@ -32,7 +32,7 @@ def hash_of(key: np.uint64, id_: int) -> np.uint64:
     return x ^ (x >> BITS)
 
 
-@kernel
+@inlined
 def row_at(store: int, row: int) -> int:
     """The address of a row."""
     shift = load_i64(store + w.SHIFT)
@@ -40,20 +40,21 @@ def row_at(store: int, row: int) -> int:
     return block + (row & ((1 << shift) - 1)) * load_i64(store + w.ROW_BYTES)
 
 
-@kernel
+@inlined
 def table_at(store: int, table: int) -> int:
     """The address of a table's words."""
     return load_i64(store + w.TABLES) + 8 * w.TABLE_WORDS * table
 
 
-@kernel
-def _row_in(slot: np.uint64) -> int:
+@inlined
+def row_in(slot: np.uint64) -> int:
+    """The row that a slot says."""
     row: int = np.int64(slot & LOW) - 1
     return row
 
 
-@kernel
-def _next_like(slots: int, mask: int, at: int, tag: np.uint64) -> int:
+@inlined
+def next_like(slots: int, mask: int, at: int, tag: np.uint64) -> int:
     """The first slot from `at` on that is empty or has the tag."""
     while True:
         slot = load_u64(slots + 8 * at)
@@ -62,16 +63,16 @@ def _next_like(slots: int, mask: int, at: int, tag: np.uint64) -> int:
         at = (at + 1) & mask
 
 
-@kernel
-def _search(store: int, at: int, tag: np.uint64, table: int, id_: int) -> int:
+@inlined
+def search(store: int, at: int, tag: np.uint64, table: int, id_: int) -> int:
     """The slot of a key, from slot `at` on; -1 where an empty one comes first."""
     slots, mask = load_i64(store + w.SLOTS), load_i64(store + w.MASK)
     while True:
-        at = _next_like(slots, mask, at, tag)
+        at = next_like(slots, mask, at, tag)
         slot = load_u64(slots + 8 * at)
         if slot == EMPTY:
             return -1
-        row = row_at(store, _row_in(slot))
+        row = row_at(store, row_in(slot))
         if load_i64(row + w.ID) == id_ and load_i64(row + w.TABLE) == table:
             return at
         at = (at + 1) & mask
@@ -90,22 +91,22 @@ def find(store: int, hashes: int, tables: int, ids: int, count: int, rows: int) 
             prefetch(slots + 8 * (np.int64(load_u64(hashes + 8 * u)) & mask))
         for u in range(start, end):
             h = load_u64(hashes + 8 * u)
-            at = _next_like(slots, mask, np.int64(h) & mask, h >> BITS)
+            at = next_like(slots, mask, np.int64(h) & mask, h >> BITS)
             slot = load_u64(slots + 8 * at)
             store_i64(rows + 8 * u, at if slot != EMPTY else -1)
             if slot != EMPTY:
-                prefetch(row_at(store, _row_in(slot)))
+                prefetch(row_at(store, row_in(slot)))
         for u in range(start, end):
             at = load_i64(rows + 8 * u)
             if at >= 0:
                 tag = load_u64(hashes + 8 * u) >> BITS
-                at = _search(store, at, tag, load_i64(tables + 8 * u), load_i64(ids + 8 * u))
+                at = search(store, at, tag, load_i64(tables + 8 * u), load_i64(ids + 8 * u))
             missing += 1 if at < 0 else 0
-            store_i64(rows + 8 * u, at if at < 0 else _row_in(load_u64(slots + 8 * at)))
+            store_i64(rows + 8 * u, at if at < 0 else row_in(load_u64(slots + 8 * at)))
     return missing
 
 
-@kernel
+@inlined
 def publish(store: int, h: np.uint64, row: int) -> None:
     """Let a row that is written be found. Facts: its key has no slot yet, and one is free."""
     slots, mask = load_i64(store + w.SLOTS), load_i64(store + w.MASK)
@@ -136,7 +137,7 @@ def withdraw(store: int, row: int) -> None:
     """Empty a row's slot; slots behind it move up, so that no search ends at the gap."""
     slots, mask = load_i64(store + w.SLOTS), load_i64(store + w.MASK)
     gap = np.int64(_hash_in(store, row)) & mask
-    while _row_in(load_u64(slots + 8 * gap)) != row:
+    while row_in(load_u64(slots + 8 * gap)) != row:
         gap = (gap + 1) & mask
     at = gap
     while True:
@@ -144,7 +145,7 @@ def withdraw(store: int, row: int) -> None:
         slot = load_u64(slots + 8 * at)
         if slot == EMPTY:
             break
-        home = np.int64(_hash_in(store, _row_in(slot))) & mask
+        home = np.int64(_hash_in(store, row_in(slot))) & mask
         if (at - home) & mask >= (at - gap) & mask:
             store_u64(slots + 8 * gap, slot)
             gap = at

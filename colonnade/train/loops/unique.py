@@ -1,4 +1,7 @@
-"""Distinct keys of a batch, in the order in which they first occur.
+"""Distinct keys of a batch: table by table, in each in the order in which they first occur.
+
+A table's ids have slots of their own, which the next table's use again: those of small tables stay in the caches. The
+hash of ids of one table is a bijection (`hash_of`), so that equal hashes are equal ids.
 
 Legend: `features` is the address of F features of UNIQUE_BYTES; N ids; U distinct keys.
 """
@@ -7,8 +10,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from colonnade.backends.cpu.intrinsics import prefetch
-from colonnade.backends.memory import load_i32, load_i64, load_u64, store_i32, store_i64, store_u64
+from colonnade.backends.cpu.intrinsics import prefetch, scratch
+from colonnade.backends.memory import inlined, load_i32, load_i64, load_u64, store_i32, store_i64, store_u64
 from colonnade.train.loops import words as w
 from colonnade.train.loops.entry import entry
 from colonnade.train.loops.slots import ABREAST, BITS, EMPTY, LOW, U64, hash_of, table_at
@@ -18,48 +21,93 @@ TABLE = 0
 IDS = 8  # address of its ids
 SIZE = 16  # how many
 INVERSE = 24  # address of the number of each id's key, int32, written
-UNIQUE_BYTES = 32
+MASK = 32  # the number of slots of its table less one: at least twice as many as ids of all its features
+UNIQUE_BYTES = 40
+
+CACHED = 1 << 12
+"""So many slots stay in the nearest cache: nothing has to be asked for ahead."""
+
+_hashes = scratch(8 * ABREAST)
+
+
+@inlined
+def _number(
+    slots: int,
+    mask: int,
+    h: np.uint64,
+    id_: int,
+    table: int,
+    found: int,
+    hashes: int,
+    tables: int,
+    ids: int,
+    counts: int,
+) -> int:
+    """The number of a key; `found` where it is new, and then written down."""
+    tag, at = h >> BITS, np.int64(h) & mask
+    while True:
+        slot = load_u64(slots + 8 * at)
+        if slot == EMPTY:
+            store_u64(slots + 8 * at, (tag << BITS) | U64(found + 1))
+            store_u64(hashes + 8 * found, h)
+            store_i64(tables + 8 * found, table)
+            store_i64(ids + 8 * found, id_)
+            store_i32(counts + 4 * found, np.int32(1))
+            return found
+        if slot >> BITS == tag:
+            u = np.int64(slot & LOW) - 1
+            if load_u64(hashes + 8 * u) == h:
+                store_i32(counts + 4 * u, np.int32(load_i32(counts + 4 * u) + 1))
+                return u
+        at = (at + 1) & mask
+
+
+@inlined
+def _foresee(slots: int, mask: int, key: np.uint64, values: int, n: int, room: int, hashes: int, counts: int) -> None:
+    """The hashes of n ids; their slots and what those point to are asked for."""
+    for i in range(n):
+        h = hash_of(key, load_i64(values + 8 * i))
+        store_u64(room + 8 * i, h)
+        prefetch(slots + 8 * (np.int64(h) & mask))
+    for i in range(n):
+        h = load_u64(room + 8 * i)
+        slot = load_u64(slots + 8 * (np.int64(h) & mask))
+        if slot >> BITS == h >> BITS and slot != EMPTY:
+            u = np.int64(slot & LOW) - 1
+            prefetch(hashes + 8 * u)
+            prefetch(counts + 4 * u)
 
 
 @entry
-def unique(
-    store: int, features: int, count: int, slots: int, mask: int, hashes: int, tables: int, ids: int, counts: int
-) -> int:
+def unique(store: int, features: int, count: int, slots: int, hashes: int, tables: int, ids: int, counts: int) -> int:
     """Number the distinct (table, id); gives how many there are.
 
-    slots: uint64 [mask + 1], at least twice as many as ids; overwritten.   hashes, tables, ids, counts: of the keys,
-    written.
+    features: those of one table are neighbours.   slots: uint64, as many as the largest table has; overwritten.
+    hashes, tables, ids, counts: of the keys, written.
     """
-    for s in range(mask + 1):
-        store_u64(slots + 8 * s, EMPTY)
-    found = 0
+    found, previous, room = 0, -1, _hashes()
     for f in range(count):
         feature = features + UNIQUE_BYTES * f
-        table, values, inverse = load_i64(feature + TABLE), load_i64(feature + IDS), load_i64(feature + INVERSE)
-        key, size = load_u64(table_at(store, table) + w.HASH_KEY), load_i64(feature + SIZE)
-        for start in range(0, size, ABREAST):
-            end = min(start + ABREAST, size)
-            for i in range(start, end):
-                prefetch(slots + 8 * (np.int64(hash_of(key, load_i64(values + 8 * i))) & mask))
-            for i in range(start, end):
+        table, mask = load_i64(feature + TABLE), load_i64(feature + MASK)
+        values, inverse, size = load_i64(feature + IDS), load_i64(feature + INVERSE), load_i64(feature + SIZE)
+        if table != previous:
+            for s in range(mask + 1):
+                store_u64(slots + 8 * s, EMPTY)
+            previous = table
+        key = load_u64(table_at(store, table) + w.HASH_KEY)
+        if mask < CACHED:
+            for i in range(size):
                 id_ = load_i64(values + 8 * i)
-                h = hash_of(key, id_)
-                tag, at = h >> BITS, np.int64(h) & mask
-                while True:
-                    slot = load_u64(slots + 8 * at)
-                    if slot == EMPTY:
-                        u = found
-                        found += 1
-                        store_u64(slots + 8 * at, (tag << BITS) | U64(u + 1))
-                        store_u64(hashes + 8 * u, h)
-                        store_i64(tables + 8 * u, table)
-                        store_i64(ids + 8 * u, id_)
-                        store_i32(counts + 4 * u, np.int32(0))
-                        break
-                    u = np.int64(slot & LOW) - 1
-                    if slot >> BITS == tag and load_i64(ids + 8 * u) == id_ and load_i64(tables + 8 * u) == table:
-                        break
-                    at = (at + 1) & mask
+                u = _number(slots, mask, hash_of(key, id_), id_, table, found, hashes, tables, ids, counts)
+                found += 1 if u == found else 0
                 store_i32(inverse + 4 * i, np.int32(u))
-                store_i32(counts + 4 * u, np.int32(load_i32(counts + 4 * u) + 1))
+            continue
+        for start in range(0, size, ABREAST):
+            n = min(ABREAST, size - start)
+            _foresee(slots, mask, key, values + 8 * start, n, room, hashes, counts)
+            for i in range(start, start + n):
+                h, id_ = load_u64(room + 8 * (i - start)), load_i64(values + 8 * i)
+                u = _number(slots, mask, h, id_, table, found, hashes, tables, ids, counts)
+                found += 1 if u == found else 0
+                store_i32(inverse + 4 * i, np.int32(u))
     return found

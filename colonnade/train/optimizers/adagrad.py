@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from colonnade.backends.lanes import add_lanes, div_lanes, lanes, load_lanes, mul_lanes, store_lanes, sub_lanes
-from colonnade.backends.memory import kernel, load_f32
+from colonnade.backends.memory import inlined, load_f32
 from colonnade.train.loops.simd import sqrt_lanes
 from colonnade.train.loops.update import updating
 from colonnade.train.optimizers.optimizer import Optimizer, Rate, State, refuse_unless
@@ -50,7 +50,7 @@ class Adagrad(Optimizer):
         return values_UD - lr / (1 + (step - 1) * self.lr_decay) * grads_UD / (states[0].sqrt() + self.eps)
 
 
-@kernel
+@inlined
 def _step(values: int, states: int, apart: int, grad: int, scalars: int, of_row: np.float32) -> None:
     w = load_lanes(values)
     g = add_lanes(load_lanes(grad), mul_lanes(lanes(load_f32(scalars + DECAY)), w))

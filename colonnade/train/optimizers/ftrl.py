@@ -18,7 +18,7 @@ from colonnade.backends.lanes import (
     store_lanes,
     sub_lanes,
 )
-from colonnade.backends.memory import kernel, load_f32
+from colonnade.backends.memory import inlined, load_f32
 from colonnade.train.loops.simd import sqrt_lanes
 from colonnade.train.loops.update import updating
 from colonnade.train.optimizers.optimizer import Optimizer, Rate, State, refuse_unless
@@ -64,7 +64,7 @@ class Ftrl(Optimizer):
         return -shrunk / ((self.beta + new) / lr + 2 * self.l2)
 
 
-@kernel
+@inlined
 def _step(values: int, states: int, apart: int, grad: int, scalars: int, of_row: np.float32) -> None:
     g, lr, zero = load_lanes(grad), lanes(load_f32(scalars + LR)), lanes(np.float32(0))
     square = load_lanes(states)

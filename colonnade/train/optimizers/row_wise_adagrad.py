@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from colonnade.backends.lanes import lanes, load_lanes, mul_lanes, store_lanes, sub_lanes
-from colonnade.backends.memory import kernel, load_f32, store_f32
+from colonnade.backends.memory import inlined, load_f32, store_f32
 from colonnade.train.loops.update import updating
 from colonnade.train.optimizers.optimizer import Optimizer, Rate, State, refuse_unless
 
@@ -44,7 +44,7 @@ class RowWiseAdagrad(Optimizer):
         return values_UD - lr * grads_UD / (states[0].sqrt() + self.eps)
 
 
-@kernel
+@inlined
 def _begin(states: int, grad: int, dim: int, scalars: int) -> np.float32:
     total = 0.0
     for k in range(dim):
@@ -55,7 +55,7 @@ def _begin(states: int, grad: int, dim: int, scalars: int) -> np.float32:
     return np.float32(load_f32(scalars + LR) / (np.float32(np.sqrt(added)) + load_f32(scalars + EPS)))
 
 
-@kernel
+@inlined
 def _step(values: int, states: int, apart: int, grad: int, scalars: int, of_row: np.float32) -> None:
     store_lanes(values, sub_lanes(load_lanes(values), mul_lanes(lanes(of_row), load_lanes(grad))))
 

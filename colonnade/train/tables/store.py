@@ -158,13 +158,21 @@ class Store:
         return np.ascontiguousarray(self._tables[:, w.HASH_KEY // 8]).view(np.uint64)
 
     # --- growing ----------------------------------------------------------------------------------------------------
-    def reserve(self, more: int) -> None:
-        """Make room for so many new rows. Errors: BudgetError, before anything is changed."""
-        room = (len(self._blocks) << self._shift) - self._get(w.NUM_ROWS) + self._get(w.NUM_FREE)
-        blocks = max(0, -(-(more - room) >> self._shift))
+    def takes(self, more: int) -> bool:
+        """Whether so many new rows need no memory that may be refused."""
+        return self.budget.most is None or self._growth(more) == (0, len(self._slots))
+
+    def _growth(self, more: int) -> tuple[int, int]:
+        """How many blocks so many new rows need besides those there are, and how many slots in all."""
+        room = (len(self._addresses) << self._shift) - self._get(w.NUM_ROWS) + self._get(w.NUM_FREE)
         slots, wanted = len(self._slots), 2 * (self.num_rows + more)
         while slots < wanted:
             slots *= 2
+        return max(0, -(-(more - room) >> self._shift)), slots
+
+    def reserve(self, more: int) -> None:
+        """Make room for so many new rows. Errors: BudgetError, before anything is changed."""
+        blocks, slots = self._growth(more)
         block_bytes = (self.layout.row_bytes << self._shift) + LINE
         lists = 8 * (blocks << self._shift) if blocks else 0
         self.budget.take(blocks * (block_bytes + 8) + lists + 8 * (slots - len(self._slots)), self.name)
@@ -202,6 +210,20 @@ class Store:
         rows = np.empty(len(keys), np.int64)
         at = (address_of(x) for x in (keys.hashes, keys.tables, keys.ids))
         return rows, self._loops["find"](self.at, *at, len(keys), address_of(rows))
+
+    def look_up(self, keys: Keys, step: int | None = None) -> tuple[Rows, npt.NDArray[np.float32], int]:
+        """What `find` and `gather` give, and, where there is a step, what `touch` does: at once."""
+        rows = np.empty(len(keys), np.int64)
+        out = np.empty((len(keys), self.layout.embedding_dim), np.float32)
+        at = [address_of(x) for x in (keys.hashes, keys.tables, keys.ids, keys.counts)]
+        noted = -1 if step is None else step
+        missing = self._loops["look_up"](self.at, *at, len(keys), address_of(rows), noted, address_of(out))
+        return rows, out, missing
+
+    def read(self, keys: Keys, rows: Rows, chosen: Rows, step: int | None, out: npt.NDArray[np.float32]) -> None:
+        """What `look_up` does, of chosen keys whose rows are known. out: `[U, D]`, of which theirs are written."""
+        at = [address_of(x) for x in (rows, keys.tables, keys.counts, chosen)]
+        self._loops["read_rows"](self.at, *at, len(chosen), -1 if step is None else step, address_of(out))
 
     def insert(self, keys: Keys, rows: Rows, step: int = 0, wanted: npt.NDArray[np.bool_] | None = None) -> int:
         """Make rows for the keys that have none, and are wanted; gives how many.

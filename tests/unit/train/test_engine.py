@@ -222,6 +222,20 @@ def test_too_much_memory_is_an_error_in_the_users_terms() -> None:
     assert len(engine.table("t")) == 2
 
 
+def test_a_refused_batch_is_neither_counted_nor_noted() -> None:
+    """What an admission counts, and what eviction goes by, are those of the batches that were looked up."""
+    config = TableConfig("t", 3, admission=ByCount(2))
+    engine = EmbeddingEngine([EmbeddingFeature("f", config)], budget=9_000_000)
+    engine({"f": ids_of([[1, 1], [2]])})
+    before = {name: tensor.clone() for name, tensor in engine.state_dict().items()}
+    with pytest.raises(BudgetError):
+        engine({"f": ids_of([[1, 2, 3], list(range(4, 10**6)), list(range(4, 10**6))])})
+    after = engine.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    engine({"f": ids_of([[3], [2]])})
+    assert sorted(engine.table("t").ids().tolist()) == [1, 2]
+
+
 def test_a_batch_without_rows_and_without_ids() -> None:
     engine = one("mean")
     for rows in ([], [[]], [[], []]):

@@ -33,3 +33,19 @@ def test_keys_are_numbered_as_a_dictionary_numbers_them(features: list[tuple[int
     for table in range(3):
         of_table = keys.tables == table
         assert (store.keys(table, keys.ids[of_table]).hashes == keys.hashes[of_table]).all()
+
+
+def test_many_ids_of_a_table_are_numbered_as_few_are() -> None:
+    """More slots than stay in the nearest cache; ids that repeat lie near and far."""
+    fresh = [Fresh(key, 0, Constant().draw(1), np.zeros(0, np.float32)) for key in (3, 5)]
+    rng = np.random.default_rng(0)
+    parts = [rng.integers(0, 4000, 9000), rng.integers(0, 20, 300), rng.integers(0, 6000, 5000), np.zeros(0, np.int64)]
+    tables = np.array([1, 0, 1, 1])
+    sizes = np.array([len(part) for part in parts])
+    values, inverse = np.concatenate(parts), np.empty(int(sizes.sum()), np.int32)
+    keys = UNIQUE.run(Store("s", Layout(1), fresh), tables, np.cumsum(sizes) - sizes, sizes, values, inverse)
+    want, numbers = reference(tables.tolist(), parts)
+    flat = [number for part in numbers for number in part]
+    assert list(zip(keys.tables.tolist(), keys.ids.tolist(), strict=True)) == want
+    assert inverse.tolist() == flat
+    assert keys.counts.tolist() == np.bincount(flat, minlength=len(want)).tolist()
