@@ -55,7 +55,7 @@ def _number(
             store_i32(counts + 4 * found, np.int32(1))
             return found
         if slot >> BITS == tag:
-            u = np.int64(slot & LOW) - 1
+            u: int = np.int64(slot & LOW) - 1
             if load_u64(hashes + 8 * u) == h:
                 store_i32(counts + 4 * u, np.int32(load_i32(counts + 4 * u) + 1))
                 return u

@@ -225,7 +225,7 @@ def test_too_much_memory_is_an_error_in_the_users_terms() -> None:
 def test_a_refused_batch_is_neither_counted_nor_noted() -> None:
     """What an admission counts, and what eviction goes by, are those of the batches that were looked up."""
     config = TableConfig("t", 3, admission=ByCount(2))
-    engine = EmbeddingEngine([EmbeddingFeature("f", config)], budget=9_000_000)
+    engine = EmbeddingEngine([EmbeddingFeature("f", config)], budget=12_000_000)
     engine({"f": ids_of([[1, 1], [2]])})
     before = {name: tensor.clone() for name, tensor in engine.state_dict().items()}
     with pytest.raises(BudgetError):
