@@ -9,6 +9,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from colonnade.core.quantize import encode
@@ -21,7 +22,7 @@ from colonnade.ir.program import Program, Weights
 from colonnade.ir.text import consts_of
 from colonnade.train import feature_tables
 from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature, problems
-from colonnade.train.features.fused import FusedTransform
+from colonnade.train.features.fused import FusedTransform, LookedUp
 from colonnade.train.features.transformed import Transformed
 from colonnade.train.gradients import GradientPolicy
 from colonnade.train.ids import MOST_IDS, PackedIds, elements_of
@@ -73,6 +74,20 @@ class FeatureEngine(torch.nn.Module):
             looked_up, pooled, seed=seed, gradients=gradients, budget=budget, evict_every=evict_every
         )
 
+        self._wanted = self._looked_at()
+
+    def _looked_at(self) -> LookedUp:
+        """What is taken of a transform: all ids, the numbers and the rows of sequences that outputs hold."""
+        used = {name for names in self.outputs.values() for name in names}
+        numbers, wanted = [], []
+        for k, feature in enumerate(self.features.features):
+            if feature.embedding is not None:
+                numbers.append(k)
+            if feature.name in used and (feature.is_dense or self._is_alone(feature.name)):
+                wanted.append(k)
+        lists = tuple(f for f, feature in enumerate(self.embedding.features) if feature.lists)
+        return LookedUp(np.array(numbers, np.int64), lists, tuple(wanted))
+
     def _embedding(self, name: str) -> Embedding | None:
         return self._by_name[name].embedding if name in self._by_name else None
 
@@ -117,8 +132,11 @@ class FeatureEngine(torch.nn.Module):
         batch: the fields, or what `transform` made of them.
         Errors: FeedError that lists every field that does not fit; BudgetError.
         """
-        found = batch if isinstance(batch, Transformed) else self.transform(batch)
-        rows = self.embedding.lookup(self._packed(found))
+        if isinstance(batch, Transformed):
+            packed, found = self._packed(batch), batch
+        else:
+            packed, found = self.transform.packed(batch, self._wanted)
+        rows = self.embedding.lookup(packed)
         return {name: self._output(name, names, rows, found) for name, names in self.outputs.items()}
 
     def _packed(self, found: Transformed) -> PackedIds:

@@ -6,9 +6,9 @@ Legend: B batch rows, F features.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,15 +21,19 @@ from colonnade.backends.cpu.transform_plan import Plan, Wanted, make_plan
 from colonnade.backends.memory import address_of
 from colonnade.core.expr import Apply
 from colonnade.core.ragged import Ragged
-from colonnade.errors import ConsistencyError
+from colonnade.errors import ConsistencyError, FeedError
 from colonnade.frontends.feature import Feature
 from colonnade.frontends.feature_set import FeatureSet, Known
 from colonnade.ops.cast import BOUNDS, Cast
+from colonnade.train.compiled import LOOPS
 from colonnade.train.features.placed import Placed, Placer
 from colonnade.train.features.reference import ReferenceTransform
 from colonnade.train.features.transformed import Transformed, views_of
+from colonnade.train.ids import MOST_IDS, PackedIds
+from colonnade.train.loops import join
 
 Array = npt.NDArray[Any]
+R = TypeVar("R")
 
 LEAST_ROOM = 1 << 12
 SLACK = 1.125
@@ -44,6 +48,28 @@ class _Room:
     temp: Array = field(default_factory=lambda: np.empty(LEAST_ROOM, np.uint8))
 
 
+@dataclass(frozen=True)
+class LookedUp:
+    """What an engine takes of a transform. numbers: int64 [F], the features that it looks up.   lists: which of these
+    have lists that are pooled one by one, by their place among them.   wanted: the features that it reads besides.
+    """
+
+    numbers: npt.NDArray[np.int64]
+    lists: tuple[int, ...]
+    wanted: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A finished call. words: of the features' values.   ids: of all features."""
+
+    placed: Placed
+    arenas: list[Array]
+    used: list[int]
+    words: npt.NDArray[np.int64]
+    ids: torch.Tensor
+
+
 class FusedTransform:
     """What `ReferenceTransform` gives, by one call of the engine. Facts: any thread may use it at any time."""
 
@@ -53,7 +79,11 @@ class FusedTransform:
         compiled = ENGINE.warm()
         self._run = TRANSFORM.warm().run
         wanted = [_wanted(f, k) for f, k in zip(features.features, self._known, strict=True)]
-        self._arenas = [w.arena for w in wanted]
+        self._arenas = np.array([w.arena for w in wanted], np.int64)
+        self._orders = [int((self._arenas[:k] == a).sum()) for k, a in enumerate(self._arenas)]
+        self._levels = np.array([k.rows.levels for k in self._known], np.int64)
+        self._is_weighted = np.array([k.weighted for k in self._known], np.bool_)
+        self._loops = LOOPS.warm()
         self._widths = [k.rows.width or 0 for k in self._known]
         self._specs = features.read
         dtypes = {s.name: s.dtype for s in self._specs}
@@ -65,18 +95,30 @@ class FusedTransform:
 
     def __call__(self, batch: Mapping[str, Any]) -> Transformed:
         """All features of a batch. Errors: FeedError that lists every field that does not fit; ShapeError."""
+        return self._run_with(batch, lambda found: self._result(found, range(len(self._arenas))))
+
+    def packed(self, batch: Mapping[str, Any], looked_up: LookedUp) -> tuple[PackedIds, Transformed]:
+        """The ids of embedded features as they are looked up, and what else is wanted of the batch.
+
+        Errors: FeedError that lists every field that does not fit, or ids that are too many; ShapeError.
+        """
+        return self._run_with(
+            batch, lambda found: (self._packed(found, looked_up), self._result(found, looked_up.wanted))
+        )
+
+    def _run_with(self, batch: Mapping[str, Any], result: Callable[[_Found], R]) -> R:
         placed = self._placer.place(batch)
         try:
             room = self._rooms.pop()
         except IndexError:
             room = _Room()
         try:
-            return self._transform(batch, placed, room)
+            return result(self._transform(batch, placed, room))
         finally:
             self._rooms.append(room)
 
     # --- the call ---------------------------------------------------------------------------------------------------
-    def _transform(self, batch: Mapping[str, Any], placed: Placed, room: _Room) -> Transformed:
+    def _transform(self, batch: Mapping[str, Any], placed: Placed, room: _Room) -> _Found:
         while True:
             context, arenas = self._context(placed, room)
             code = self._run(context.ctypes.data)
@@ -87,7 +129,8 @@ class FusedTransform:
                 self._refuse(batch)
             room.sizes = [_grown(size, u) for size, u in zip(room.sizes, used, strict=True)]
             room.temp = np.empty(room.sizes[t.TEMP], np.uint8)
-        return self._result(placed, arenas, used)
+        ids = torch.from_numpy(arenas[t.IDS][: used[t.IDS]].view(np.int64))
+        return _Found(placed, arenas, used, placed.words[self._results], ids)
 
     def _context(self, placed: Placed, room: _Room) -> tuple[npt.NDArray[np.int64], list[Array]]:
         context = np.zeros(t.CONTEXT_BYTES // 8, np.int64)
@@ -112,24 +155,50 @@ class FusedTransform:
         )
 
     # --- the result -------------------------------------------------------------------------------------------------
-    def _result(self, placed: Placed, arenas: list[Array], used: list[int]) -> Transformed:
-        words = placed.words[self._results]
-        counts = words[:, t.COUNT // 8].tolist()
-        table = words.tolist()
-        ids = torch.from_numpy(arenas[t.IDS][: used[t.IDS]].view(np.int64))
-        numbers = torch.from_numpy(arenas[t.DENSE][: used[t.DENSE]].view(np.float32))
-        id_views = iter(views_of(ids, [n for n, a in zip(counts, self._arenas, strict=True) if a == t.IDS]))
-        dense_views = iter(views_of(numbers, [n for n, a in zip(counts, self._arenas, strict=True) if a == t.DENSE]))
+    def _result(self, found: _Found, which: Iterable[int]) -> Transformed:
+        placed, arenas, table = found.placed, found.arenas, found.words.tolist()
+        numbers = torch.from_numpy(arenas[t.DENSE][: found.used[t.DENSE]].view(np.float32))
         reader = _Reader(self, placed, arenas)
         sparse: dict[str, Ragged] = {}
         dense: dict[str, torch.Tensor] = {}
-        for k, (feature, arena) in enumerate(zip(self.features.features, self._arenas, strict=True)):
+        parts = {
+            arena: views_of(flat, found.words[self._arenas == arena, t.COUNT // 8].tolist())
+            for arena, flat in ((t.IDS, found.ids), (t.DENSE, numbers))
+        }
+        for k in which:
+            name, arena = self.features.features[k].name, self._arenas[k]
             if arena == t.DENSE:
-                dense[feature.name] = next(dense_views).view(placed.rows, self._widths[k])
+                dense[name] = parts[arena][self._orders[k]].view(placed.rows, self._widths[k])
                 continue
-            values = next(id_views) if arena == t.IDS else reader.values(self._known[k].elements.dtype, table[k])
-            sparse[feature.name] = reader.rows(self.plan.results[k], self._known[k], table[k], values)
-        return Transformed(placed.rows, sparse, dense, ids)
+            is_id = arena == t.IDS
+            values = parts[arena][self._orders[k]] if is_id else reader.values(self._known[k].elements.dtype, table[k])
+            sparse[name] = reader.rows(self.plan.results[k], self._known[k], table[k], values)
+        return Transformed(placed.rows, sparse, dense, found.ids)
+
+    def _packed(self, found: _Found, looked_up: LookedUp) -> PackedIds:
+        if len(found.ids) > MOST_IDS:
+            raise FeedError("a batch with too many ids", got=f"{len(found.ids):,}", want=f"{MOST_IDS:,} at most")
+        numbers, rows = looked_up.numbers, found.placed.rows
+        words, starts = found.words[numbers], self._starts(found.words[:, t.COUNT // 8])[numbers]
+        given = np.zeros((len(numbers), join.JOIN_BYTES // 8), np.int64)
+        given[:, join.INNER // 8] = words[:, t.INNER // 8]
+        given[:, join.OUTER // 8] = np.where(self._levels[numbers] == 2, words[:, t.OUTER // 8], 0)
+        given[:, join.START // 8], given[:, join.COUNT // 8] = starts, words[:, t.COUNT // 8]
+        given[:, join.WEIGHTS // 8] = np.where(self._is_weighted[numbers], words[:, t.WEIGHTS // 8], 0)
+        offsets = torch.empty(len(numbers), rows + 1, dtype=torch.int64)
+        weighted = self._is_weighted[numbers]
+        weights = torch.empty(len(found.ids)) if weighted.any() else None
+        at = 0 if weights is None else weights.data_ptr()
+        self._loops["join"](address_of(given), len(given), rows, offsets.data_ptr(), at)
+        reader = _Reader(self, found.placed, found.arenas)
+        lists = {f: reader.inner_of(words[f].tolist()) + int(starts[f]) for f in looked_up.lists}
+        return PackedIds(found.ids, offsets, weights, tuple(weighted.tolist()), lists)
+
+    def _starts(self, counts: Array) -> Array:
+        """Where the ids of each feature begin among all; of features without ids, anywhere."""
+        own = np.where(self._arenas == t.IDS, counts, 0)
+        starts: Array = np.cumsum(own) - own
+        return starts
 
 
 def _grown(size: int, used: int) -> int:
@@ -164,6 +233,13 @@ class _Reader:
             return Ragged(values, offsets, self._placed.fields[self._numbers[weights_name]].weights)
         at = (row[t.WEIGHTS // 8] - self._bases[t.FACTORS]) // 4
         return Ragged(values, offsets, self._weights[at : at + row[t.COUNT // 8]])
+
+    def inner_of(self, row: list[int]) -> torch.Tensor:
+        """The offsets of a value's lists."""
+        for x in self._placed.fields:
+            if len(x.offsets) == 2 and x.offsets[1].data_ptr() == row[t.INNER // 8]:
+                return x.offsets[1]
+        return self._inner(row[t.INNER // 8], row[t.BAGS // 8] + 1)
 
     def _inner(self, address: int, count: int) -> torch.Tensor:
         at = (address - self._bases[t.OFFSETS]) // 8

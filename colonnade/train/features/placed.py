@@ -5,7 +5,9 @@ Legend: B batch rows, F fields.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import itertools
+import operator
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +18,13 @@ import torch
 from colonnade.backends.cpu import transform as t
 from colonnade.backends.feed_values import Unusual
 from colonnade.backends.memory import address_of
+from colonnade.core.objects import gather_arrays, prepare
 from colonnade.core.ragged import Ragged
 from colonnade.core.strings import Strings
 from colonnade.frontends.feature import FieldSpec
 from colonnade.train.features.batch import read
+
+Array = npt.NDArray[Any]
 
 TORCH = {
     "int32": torch.int32,
@@ -31,6 +36,19 @@ TORCH = {
 NUMPY = {name: np.dtype(name) for name in TORCH}
 LOADS = {torch.int32: t.LOAD_INT32, torch.bool: t.LOAD_BOOL}
 NUMPY_LOADS = {np.dtype(np.int32): t.LOAD_INT32, np.dtype(np.bool_): t.LOAD_BOOL}
+AS_THEY_ARE = ("int64", "float32", "float64")
+FEWEST = 8
+"""So many dense fields of one kind are worth a loop of their own."""
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Dense fields of one dtype and width. numbers: int64, which ones."""
+
+    numbers: npt.NDArray[np.int64]
+    get: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+    dtype: str
+    width: int
 
 
 @dataclass(frozen=True)
@@ -51,6 +69,8 @@ class Placer:
         self.num_values = num_values
         self._ends: dict[tuple[int, int], torch.Tensor] = {}
         self._dummy = np.zeros(8, np.int64)
+        self._runs = _runs(self.specs)
+        prepare()
 
     def place(self, batch: Mapping[str, Any]) -> Placed:
         """Where everything lies. Errors: FeedError that lists every field that does not fit."""
@@ -62,22 +82,51 @@ class Placer:
 
     def _place(self, batch: Mapping[str, Any]) -> Placed:
         words = np.zeros((self.num_values, t.VALUE_BYTES // 8), np.int64)
-        found: list[Ragged] = []
+        found: list[Ragged | None] = [None] * len(self.specs)
         alive: list[Any] = []
-        table = words[: len(self.specs)].tolist()
-        rows = -1
-        for spec, row in zip(self.specs, table, strict=True):
+        rows = {self._run(run, batch, words, found, alive) for run in self._runs}
+        others = [k for k, x in enumerate(found) if x is None]
+        table = words[others].tolist()
+        for k, row in zip(others, table, strict=True):
+            spec = self.specs[k]
             value = batch.get(spec.name)
             if not isinstance(value, Ragged):
                 value = self._dense(value, spec)
             self._words(value, spec, row, alive)
-            if rows not in (-1, value.rows):
-                raise Unusual
-            rows = value.rows
-            found.append(value)
-        if table:
-            words[: len(table)] = table
-        return Placed(words, max(rows, 0), found, alive)
+            rows.add(value.rows)
+            found[k] = value
+        if others:
+            words[others] = table
+        rows.discard(-1)
+        if len(rows) > 1:
+            raise Unusual
+        return Placed(words, next(iter(rows), 0), [x for x in found if x is not None], alive)
+
+    def _run(
+        self, run: _Run, batch: Mapping[str, Any], words: Array, found: list[Ragged | None], alive: list[Any]
+    ) -> int:
+        """Place a run's fields side by side and give their rows; -1 where they are no arrays of one shape."""
+        try:
+            values = run.get(batch)
+        except KeyError:
+            raise Unusual from None
+        first = values[0]
+        if type(first) is not np.ndarray or first.ndim not in (1, 2) or (run.width > 1 and first.ndim == 1):
+            return -1
+        rows: int = len(first)
+        width = run.width
+        out = np.empty((len(values), rows * width), run.dtype)
+        if first.shape[1:] not in ((), (width,)) or not gather_arrays(values, first.shape, out.reshape(-1)):
+            return -1
+        ends = self._ends_of(rows, width)
+        words[run.numbers, t.INNER // 8], words[run.numbers, t.BAGS // 8] = ends.data_ptr(), rows
+        words[run.numbers, t.COUNT // 8] = rows * width
+        words[run.numbers, t.DATA // 8] = address_of(out) + out.strides[0] * np.arange(len(values))
+        words[run.numbers, t.LOAD // 8] = t.LOAD_DIRECT
+        alive.append(out)
+        for k, part in zip(run.numbers.tolist(), out, strict=True):
+            found[k] = Ragged(part, (ends,))
+        return rows
 
     def _dense(self, value: Any, spec: FieldSpec) -> Ragged:
         """A dense field with the offsets that all of its width share."""
@@ -146,3 +195,18 @@ class Placer:
             row[t.LOAD // 8] = NUMPY_LOADS.get(values.dtype, t.LOAD_DIRECT)
             return values.size
         raise Unusual
+
+
+def _runs(specs: Sequence[FieldSpec]) -> list[_Run]:
+    plain = [k for k, s in enumerate(specs) if s.dtype in AS_THEY_ARE and not s.ragged and not s.weighted]
+
+    def kind(k: int) -> tuple[str, int]:
+        return specs[k].dtype, specs[k].width
+
+    made = []
+    for (dtype, width), group in itertools.groupby(sorted(plain, key=kind), kind):
+        numbers = list(group)
+        if len(numbers) >= FEWEST:
+            get = operator.itemgetter(*(specs[k].name for k in numbers))
+            made.append(_Run(np.array(numbers, np.int64), get, dtype, width))
+    return made
