@@ -245,7 +245,8 @@ def overflowing(
     """The rows whose dense inputs or weights are so large that an overflow depends on the order of addition."""
     found = np.zeros(rows, bool)
     weights = {name for c in program.columns if c.weights is not None for name in fields_of(c.weights)}
-    for name in sorted(dense_inputs | weights):
+    padded = {pad.name: pad.of for pad in program.pads if pad.of is not None}
+    for name in sorted({padded.get(n, n) for n in dense_inputs | weights}):
         value = feed[name]
         if value.dtype.kind != "f" or not value.ndim:
             continue
