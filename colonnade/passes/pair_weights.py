@@ -13,6 +13,7 @@ from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
 from colonnade.ir.infer import rename
 from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.concat import Concat
+from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.mul import Mul
@@ -70,6 +71,8 @@ def _pair(product: Node) -> tuple[Node, Node] | Reject | None:
     shape, of_weights = facts_of(x).shape, facts_of(y).shape
     if not shape or not of_weights or not dims.is_symbol(shape[0]) or not dims.is_symbol(of_weights[0]):
         return Reject("ids and weights have no batch")
+    if (facts_of(_input(x)).shape or ())[1:] != (facts_of(_input(y)).shape or ())[1:]:
+        return Reject("one of ids and weights is a vector, the other a matrix")
     if shape[1:] != of_weights[1:] or not all(isinstance(d, int) for d in shape[1:]):
         return Reject(f"ids and weights have the shapes {shape} and {of_weights}")
     return ids, weights
@@ -109,7 +112,7 @@ def _missing(taken: Node) -> int | bytes | float | None:
     x, places = args_of(taken)
     (mask,) = args_of(places)
     op = op_of(mask)
-    if not isinstance(op, Compare) or op.kind != "ne" or not isinstance(x.target, Placeholder):
+    if not isinstance(op, Compare) or op.kind != "ne" or not isinstance(_input(x).target, Placeholder):
         return None
     if args_of(mask)[0] is not x or facts_of(mask).shape != facts_of(x).shape:
         return None
@@ -119,12 +122,22 @@ def _missing(taken: Node) -> int | bytes | float | None:
     return whole(args_of(mask)[1])
 
 
+def _input(x: Node) -> Node:
+    """The input that a tensor is, or that it holds one value a row of: `[B]` as `[B, 1]`."""
+    shape = facts_of(x).shape
+    if isinstance(x.target, ExpandDims | Reshape) and shape is not None and shape[1:] == (1,):
+        of = args_of(x)[0]
+        return of if facts_of(of).shape == shape[:1] else x
+    return x
+
+
 def _paired(editor: Editor, ids: Node, weights: Node, mapping: dict[sympy.Symbol, Dim]) -> None:
     """Let weights be taken where ids are."""
     graph = editor.graph
     (x, places), (y, _) = args_of(ids), args_of(weights)
     one, other = _missing(ids), _missing(weights)
-    assert isinstance(x.target, Placeholder) and isinstance(y.target, Placeholder)
+    given, weighed = _input(x), _input(y)
+    assert isinstance(given.target, Placeholder) and isinstance(weighed.target, Placeholder)
     assert isinstance(one, int | bytes) and isinstance(other, float)
     compare, dtype = op_of(args_of(places)[0]), facts_of(x).dtype
     assert compare is not None
@@ -132,10 +145,11 @@ def _paired(editor: Editor, ids: Node, weights: Node, mapping: dict[sympy.Symbol
     graph.inputs_first()
     editor.at(next(n for n in graph.nodes() if not isinstance(n.target, Placeholder)))
     missing = editor.constant(np.array(one, object if dtype == "string" else dtype))
-    known = editor.add(Where(), editor.add(compare, x, missing))
+    made = given if given is x else editor.add(ExpandDims(), given, editor.constant(np.int32(1)))
+    known = editor.add(Where(), editor.add(compare, made, missing))
     graph.replace(places, known)
     graph.replace(weights, editor.at(weights).add(GatherNd(), y, known))
-    graph.agreements[x.target.key, y.target.key] = one, other
+    graph.agreements[given.target.key, weighed.target.key] = one, other
     a, b = (facts_of(n).shape for n in (x, y))
     assert a is not None and b is not None
     rows, others = _last(a[0], mapping), _last(b[0], mapping)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from colonnade.ops.graph.compare import Compare
+from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.mul import Mul
@@ -29,9 +30,11 @@ def built(
     shape: tuple[int | str, ...] = ("b1", 2),
     mask_of_ids: bool = False,
     dtype: str = "int64",
+    of_ids: tuple[int | str, ...] = ("b0", 2),
 ) -> Any:
     b = Builder()
-    x, y = b.input("ids", dtype, "b0", 2), b.input("weights", "float32", *shape)
+    x, y = (b.input("ids", dtype, *of_ids), b.input("weights", "float32", *shape))
+    x, y = (v if len(s) == 2 else b.add(ExpandDims(), v, np.int32(1)) for v, s in ((x, of_ids), (y, shape)))
     lacks = b"" if dtype == "string" else np.dtype(dtype).type(missing)
     places = b.add(Where(), b.add(Compare("ne"), x, np.array(lacks, object) if dtype == "string" else lacks))
     of_weights = b.add(Where(), b.add(Compare(kind, flush_denormals=True), y, np.float32(zero)))
@@ -51,6 +54,13 @@ def test_weights_are_taken_where_the_ids_are() -> None:
     assert len(rows) == 1
 
 
+def test_vectors_are_one_value_a_row() -> None:
+    graph = built(of_ids=("b0",), shape=("b1",))
+    feed = {"ids": torch.tensor([3, -1, 0]), "weights": torch.tensor([0.5, 0, 2])}
+    assert list(check_passes(graph, [PairWeights()], [feed]).applied())
+    assert graph.agreements == {("ids", "weights"): (-1, 0.0)}
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -60,6 +70,8 @@ def test_weights_are_taken_where_the_ids_are() -> None:
         {"shape": ("b1", 3)},
         {"shape": ("b1", "T")},
         {"shape": (3, 2)},
+        {"shape": ("b1",), "of_ids": ("b0", 1)},
+        {"shape": ("b1", 1), "of_ids": ("b0",)},
     ],
 )
 def test_by_a_hair(other: dict[str, Any]) -> None:
