@@ -138,10 +138,15 @@ def _refuses(column: Column, expr: Apply) -> bool:
 
 
 def _keeps(predicate: Expr, expr: Apply) -> bool:
-    """Whether NOWHERE passes a filter."""
-    if not isinstance(predicate, Apply) or predicate.args != (expr,):
+    """Whether an unknown key, or NOWHERE, passes a filter."""
+    if not isinstance(predicate, Apply):
         return False
     op = predicate.op
+    if predicate.args == expr.args:
+        assert isinstance(expr.op, Vocabulary)
+        return isinstance(op, NotEqual) and op.value in expr.op.keys.array.tolist()
+    if predicate.args != (expr,):
+        return False
     return (isinstance(op, AtMost) and op.bound >= NOWHERE) or (isinstance(op, NotEqual) and op.value != NOWHERE)
 
 

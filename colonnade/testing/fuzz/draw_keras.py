@@ -112,6 +112,6 @@ def _formed(rng: Rng, case: Case, width: int, dim: int) -> Case | None:
         mode = str(rng.choice(modes))
         weights = f"w{case.number}" if case.kind == "encoded" and mode == "count" and rng.random() < 0.5 else ""
         return replace(case, form=form, mode=mode, size=min(case.size, MOST_MARKED), weights=weights)
-    masked = form == "pooled" and (case.kind != "lookup" or case.oov_buckets > 0)  # the check of a strict one stays
+    masked = form == "pooled"
     pooling = "" if form == "flat" else str(rng.choice(POOLINGS if masked else POOLINGS[1:]))
     return replace(case, form=form, embedding_dim=dim, pooling=pooling)

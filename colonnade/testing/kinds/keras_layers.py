@@ -43,6 +43,11 @@ def _lookup(keras: Any, x: dict[str, Any], **options: Any) -> Any:
     return _embedded(keras, keras.layers.StringLookup(**options)(x["x"]))
 
 
+def _masked_average(keras: Any, x: dict[str, Any]) -> Any:
+    found = keras.layers.StringLookup(vocabulary=["a", "yy"], num_oov_indices=0, mask_token="")(x["x"])
+    return keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(10, 3, mask_zero=True)(found))
+
+
 KNOWN, SEVERAL = ids(1, pool=range(10)), ids(3, pool=range(10))
 FINITE = Given("x", "float32", 1, (-1.0, 0.0, 0.5, 1.0, 9.99, 10.0, 1e30))
 LAYERS: dict[str, Layers] = {
@@ -68,6 +73,7 @@ LAYERS: dict[str, Layers] = {
         (Given("x", "string", 1, (b"a", b"yy")),),
         lambda keras, x: _lookup(keras, x, vocabulary=["a", "yy"], num_oov_indices=0),
     ),
+    "masked average, no others": Layers((Given("x", "string", 3, (b"a", b"yy", b"")),), _masked_average),
     "places of one matrix": Layers((SEVERAL,), _places),
     "counts with weights": Layers(
         (SEVERAL, floats(3, "y")),

@@ -17,13 +17,17 @@ from colonnade.ir.label import Label
 from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.constant import Constant
+from colonnade.ops.graph.embedding_bag import EmbeddingBag
 from colonnade.ops.graph.gather import Gather
+from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.guard import Guard
 from colonnade.ops.graph.lookup_table_find import LookupTableFind
 from colonnade.ops.graph.mul import Mul
 from colonnade.ops.graph.select import Select
+from colonnade.ops.graph.shape import Shape
 from colonnade.ops.graph.size import Size
 from colonnade.ops.graph.sqrt import Sqrt
+from colonnade.ops.graph.strided_slice import StridedSlice
 from colonnade.ops.graph.string_to_keyed_bucket import StringToKeyedBucket
 from colonnade.ops.graph.where import Where
 from colonnade.ops.op import ElementFacts
@@ -113,6 +117,26 @@ def test_ids_that_no_column_reads_keep_the_check() -> None:
     feeds = [{"x": texts(b"a"), "z": texts(b"b")}]
     log = check_passes(graph, COLUMNS, feeds)
     assert guards(graph) == 1 and any("no column" in e.reason for e in log.rejected())
+
+
+def pooled(b: Builder, x: Any, ids: Any, mask: Any) -> Any:
+    """The sum of the rows of `[B, 2]` ids that a mask keeps."""
+    kept = b.add(Where(), mask)
+    rows = b.add(StridedSlice(begin_mask=1, end_mask=1, shrink_axis_mask=2), kept, [0, 0], [0, 1], [1, 1])
+    count = b.add(Gather(), b.add(Shape("int32"), x), np.int32(0), np.int32(0))
+    return b.add(EmbeddingBag("sum"), b.table("t", 2, 3), b.add(GatherNd(), ids, kept), rows, count)
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_what_is_left_out_is_known(known: bool) -> None:
+    b = Builder()
+    x = b.input("x", "string", "B", 2)
+    ids = ids_of(b, x)
+    key = texts(b"a" if known else b"zz").reshape(())
+    out = pooled(b, x, ids, b.add(Compare("ne"), x, key))
+    graph = b.done(y=b.add(Guard("unknown"), out, none(b, ids)))
+    check_passes(graph, COLUMNS, [{"x": texts(b"a", b"b", b"b", b"a").reshape(2, 2)}])
+    assert len(columns(graph)) == 1 and guards(graph) == (not known)
 
 
 # -- values set apart --------------------------------------------------------------------------------------------------
