@@ -17,6 +17,7 @@ from colonnade.core import dims
 from colonnade.core.expr import fields_of
 from colonnade.ir.made import evaluated
 from colonnade.ir.program import Input, Program
+from colonnade.ops.split import Split
 
 Offsets = npt.NDArray[np.int64]
 
@@ -38,8 +39,8 @@ class ElementInputs:
         made = [i for i in program.inputs if i.of is not None and i.by is None and not i.among]
         self._texts = tuple((i.name, i.by) for i in program.inputs if i.by is not None)
         self._read = {n: ShapeBinder(program.input(n).shape) for _, by in self._texts for n in fields_of(by)}
-        groups = dict.fromkeys(i.among for i in program.inputs if i.among)
-        self._choices = tuple(ChoiceInputs(program, among) for among in groups)
+        groups = dict.fromkeys((i.among, i.splits) for i in program.inputs if i.among)
+        self._choices = tuple(ChoiceInputs(program, among, splits) for among, splits in groups)
         self.sources = frozenset(name for i in program.inputs for name in i.sources)
         self.sources |= {name for choices in self._choices for name in choices.sources}
         self._sources = tuple(
@@ -92,20 +93,24 @@ class ChoiceInputs:
     Legend: B batch rows, N choices, K fields.
     """
 
-    def __init__(self, program: Program, among: tuple[str, ...]) -> None:
-        self._fields = tuple((program.input(name), ShapeBinder(program.input(name).shape)) for name in among)
-        made = [i for i in program.inputs if i.among == among]
+    def __init__(self, program: Program, among: tuple[str, ...], splits: tuple[bytes, ...]) -> None:
+        separators = splits or (b"",) * len(among)
+        fields = [program.input(name) for name in among]
+        self._fields = tuple((f, ShapeBinder(f.shape), by) for f, by in zip(fields, separators, strict=True))
+        made = [i for i in program.inputs if (i.among, i.splits) == (among, splits)]
         self._places = {i.name: i.place for i in made if i.offsets is not None}
         (self._offsets,) = {i.offsets for i in made if i.offsets is not None}
-        self.sources = frozenset(among) | {i.offsets for i, _ in self._fields if i.offsets is not None}
+        self.sources = frozenset(among) | {i.offsets for i in fields if i.offsets is not None}
 
     def made(self, feed: Mapping[str, Any], sizes: dict[str, int]) -> dict[str, Any]:
         """The inputs and their offsets; the fields' dims go to `sizes`. Raises where anything is unusual."""
         flat: list[Any] = []
         starts_KB: list[Offsets] = []
         lengths_KB: list[Offsets] = []
-        for item, binder in self._fields:
+        for item, binder, separator in self._fields:
             values, starts, lengths = _rows(item, binder, feed, sizes)
+            if separator:
+                values, starts, lengths = _tokens(values, separator)
             flat.append(values)
             starts_KB.append(starts)
             lengths_KB.append(lengths)
@@ -139,6 +144,13 @@ def _rows(
     if offsets.ndim != 1 or not len(offsets) or offsets[0] or offsets[-1] != len(values) or (lengths < 0).any():
         raise Unusual(item.offsets)
     return values, offsets[:-1], lengths
+
+
+def _tokens(values: Any, separator: bytes) -> tuple[Any, Offsets, Offsets]:
+    """The tokens of one string a row, where those of each row begin, and how many they are."""
+    tokens, counts = Split(separator).expand(as_array(values, "string"))
+    lengths = counts.numpy()
+    return tokens, np.cumsum(lengths) - lengths, lengths
 
 
 def _taken(values: Any, places: Offsets) -> Any:

@@ -130,10 +130,15 @@ def _choice(item: Input, inputs: Mapping[str, Input], read: set[str]) -> Iterato
         return
     if not 0 <= item.place < len(fields) or item.among[item.place] != item.of:
         yield where, f"{item.of!r} is not field {item.place} of {', '.join(item.among)}"
+    for field, by in zip(fields, item.splits, strict=False):
+        if by and field is not None and (field.dtype, field.offsets, prod(field.shape[1:])) != ("string", None, 1):
+            yield where, f"{field.name!r} is split, which is not one string a row"
+    if item.splits and len(item.splits) != len(item.among):
+        yield where, f"it has {len(item.splits)} separators for {len(item.among)} fields"
     rows = {batch_dim(field, inputs) for field in fields if field is not None}
     source = inputs[str(item.of)]
     offsets = item if item.offsets is None else inputs.get(item.offsets)
-    if len(rows) != 1 or offsets is None or offsets.among != item.among:
+    if len(rows) != 1 or offsets is None or (offsets.among, offsets.splits) != (item.among, item.splits):
         yield where, "its fields and its offsets are not of the same rows"
     elif item.offsets is None and (item.dtype != "int64" or item.shape != (dims.add(*rows, 1),)):
         yield where, f"offsets are int64[{dims.add(*rows, 1)}], not {item.dtype}{_shape(item)}"

@@ -264,13 +264,13 @@ class Line:
         shape = self.shape()
         of = self.name("the name of the input whose elements they are") if self.skip("of") else None
         places = self._places() if of is not None and self.skip("[") else None
-        place, among = self._choice() if self.skip("choice") else (0, ())
+        place, among, splits = self._choice() if self.skip("choice") else (0, (), ())
         by = self.expr(graph_ops.load()) if self.skip("by") else None
         if by is not None:
             of = fields_of(by)[0]
         offsets = self.name("the name of the input that holds the offsets") if self.skip("offsets") else None
         default = self._default() if self.skip("default") else None
-        return Input(name, dtype, shape, self.source, offsets, of, among, place, default, places, by)
+        return Input(name, dtype, shape, self.source, offsets, of, among, place, default, places, by, splits)
 
     def _default(self) -> Const:
         token = self.peek()
@@ -286,11 +286,24 @@ class Line:
         self.want("]")
         return start, stop
 
-    def _choice(self) -> tuple[int, tuple[str, ...]]:
+    def _choice(self) -> tuple[int, tuple[str, ...], tuple[bytes, ...]]:
         place = self.integer("which of the fields it is")
         self.want("among")
         self.want("(")
-        return place, tuple(self.listed(")", lambda: self.name("the name of a field")))
+        found = self.listed(")", self._among)
+        splits = tuple(by for _, by in found)
+        return place, tuple(name for name, _ in found), splits if any(splits) else ()
+
+    def _among(self) -> tuple[str, bytes]:
+        """`NAME [split SEPARATOR]`."""
+        name = self.name("the name of a field")
+        if not self.skip("split"):
+            return name, b""
+        token = self.peek()
+        by = self.value()
+        if not isinstance(by, bytes) or not by:
+            raise Failure(token.at, "a separator")
+        return name, by
 
     def decode(self) -> Decode:
         """`decode NAME: string[B]`, which lines of features follow."""

@@ -111,7 +111,7 @@ class _Assembler:
         self.inputs = {*graph.inputs, *(name for d in self.decoded for name in (d.name, d.offsets) if name)}
         self.names = _Names({*self.inputs, *graph.store})
         self.rows = list(row_inputs(graph, self.names.take))
-        self.counts: dict[tuple[str, ...], Dim] = {}
+        self.counts: dict[tuple[tuple[str, ...], tuple[bytes, ...]], Dim] = {}
         self.pads = list(pad_inputs(graph, self.rows, self.decoded, self.names.take))
         self.decimals: set[Node] = set()
         self.labels: dict[Node, Label] = {}
@@ -401,16 +401,18 @@ class _Assembler:
         rows = {name: self._rows(table) for name, table in held.items()}
         return name_batch(program), Weights(rows, params, _consts(program.columns, outputs))
 
-    def _choices(self, among: tuple[str, ...], shape: Node) -> Iterator[Input]:
+    def _choices(self, op: Choices, shape: Node) -> Iterator[Input]:
         """The inputs that hold choices of one element of each field, and their offsets."""
-        offsets, made = chosen_name(among, None), item_of(shape)[0]
+        among, splits = op.among, op.splits
+        offsets, made = chosen_name(among, splits, None), item_of(shape)[0]
         rows = facts_of(shape).values
         assert rows is not None
-        count = self.counts.setdefault(among, dims.symbol(f"C{len(self.counts)}"))
+        count = self.counts.setdefault((among, splits), dims.symbol(f"C{len(self.counts)}"))
         for k, name in enumerate(among):
             known = facts_of(self.graph.item(made, k + 1))
-            yield Input(chosen_name(among, k), known.dtype, (count,), "", offsets, name, among, k)
-        yield Input(offsets, "int64", (dims.add(rows[0], 1),), of=among[0], among=among)
+            made_name = chosen_name(among, splits, k)
+            yield Input(made_name, known.dtype, (count,), "", offsets, name, among, k, splits=splits)
+        yield Input(offsets, "int64", (dims.add(rows[0], 1),), of=among[0], among=among, splits=splits)
 
     def _agreements(self, columns: Iterable[Column]) -> tuple[Agreement, ...]:
         """Errors: UnsupportedOps where no column reads two inputs that are held against each other."""
@@ -434,7 +436,7 @@ class _Assembler:
         assert isinstance(op, ColumnValue)
         chosen = [item_of(value)[0].target for value in args_of(node)[1:]]
         if chosen and isinstance(chosen[0], Choices):
-            yield from self._choices(chosen[0].among, args_of(node)[-1])
+            yield from self._choices(chosen[0], args_of(node)[-1])
             return
         for name, value in zip(op.fields, args_of(node)[1:], strict=False):
             known = facts_of(value)

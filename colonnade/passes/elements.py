@@ -44,6 +44,7 @@ from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.sparse_cross import SparseCross
+from colonnade.ops.graph.sparse_to_dense import SparseToDense
 from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.strided_slice import StridedSlice
 from colonnade.ops.graph.string_split import StringSplit
@@ -130,10 +131,14 @@ class Lists:
 
 @dataclass(frozen=True)
 class Chosen:
-    """Each choice of one element of each of several fields, row by row, the last field's fastest."""
+    """Each choice of one element of each of several fields, row by row, the last field's fastest.
+
+    splits: the separators of fields whose tokens are chosen among, b"" for others; () where there is none.
+    """
 
     rows: Dim
     among: tuple[str, ...]
+    splits: tuple[bytes, ...] = ()
 
 
 Domain = Dense | Open | Kept | Tokens | Lists | Chosen
@@ -177,8 +182,8 @@ class Reader:
         self.fields: dict[str, Node] = {}
         self.chosen: dict[str, tuple[tuple[str, ...], int]] = {}
         """Names of fields of choices -> the fields that are chosen among, and which of them it is."""
-        self.roots: dict[str, Dense | Lists] = {}
-        """Fields that are chosen among -> how their elements lie in rows."""
+        self.roots: dict[str, Dense | Lists | Tokens] = {}
+        """Names of fields of choices -> how the elements that are chosen among lie in rows."""
         self.places: dict[str, Places] = {}
         self.made: dict[str, Expr] = {}
         self._names = names or {}
@@ -222,6 +227,7 @@ class Reader:
             (Select, self._selected),
             (Add, self._added),
             (FloorMod, self._remainder),
+            (SparseToDense, self._filled),
         )
         read = next((read for kind, read in kinds if isinstance(node.target, kind)), self._applied)
         return read(node)
@@ -550,7 +556,7 @@ class Reader:
 
     def _together(self, reads: list[Elements]) -> tuple[list[Expr], Domain] | Reject:
         """Values of each operand for each choice of one of each in a row, and the domain of the choices."""
-        roots: list[Dense | Lists] = []
+        roots: list[Dense | Lists | Tokens] = []
         masks: list[list[Expr]] = []
         for read in reads:
             domain = read.domain
@@ -558,11 +564,11 @@ class Reader:
             while isinstance(domain, Kept):
                 found[:0] = domain.masks
                 domain = domain.parent
-            if not isinstance(domain, Dense | Lists):
-                return Reject("a cross combines features that are neither dense nor lists of a row")
+            if not isinstance(domain, Dense | Lists) and not (isinstance(domain, Tokens) and _by_row(domain)):
+                return Reject("a cross combines features that are neither dense, nor lists or tokens of a row")
             roots.append(domain)
             masks.append(found)
-        if len({root.rows for root in roots}) != 1:
+        if len(set(map(_row_count, roots))) != 1:
             return Reject("the operands of a cross are not proven to be of the same rows")
         if len(set(roots)) == 1 and isinstance(roots[0], Dense) and roots[0].width == 1:
             kept = tuple(dict.fromkeys(m for some in masks for m in some))
@@ -570,7 +576,7 @@ class Reader:
         return self._choices(reads, roots, masks)
 
     def _choices(
-        self, reads: list[Elements], roots: list[Dense | Lists], masks: list[list[Expr]]
+        self, reads: list[Elements], roots: list[Dense | Lists | Tokens], masks: list[list[Expr]]
     ) -> tuple[list[Expr], Domain] | Reject:
         """The same where an operand may have several values a row."""
         made = [(read.expr, *found) for read, found in zip(reads, masks, strict=True)]
@@ -578,14 +584,18 @@ class Reader:
         if any(len(names) != 1 for names in fields) or any(_by_place(e) for parts in made for e in parts):
             return Reject("a feature of a cross is made of several inputs, or of places in a row")
         among = tuple(name for names in fields for name in names)
+        if any(name in self.made or name in self.places for name in among):
+            return Reject("a feature of a cross is made of what is no input")
+        splits = tuple(_separator(root) for root in roots)
+        splits = splits if any(splits) else ()
         kept: list[Expr] = []
         exprs: list[Expr] = []
         for k, (read, root, found) in enumerate(zip(reads, roots, masks, strict=True)):
-            name = chosen_name(among, k)
-            self.fields[name], self.roots[among[k]], self.chosen[name] = self.fields[among[k]], root, (among, k)
+            name = chosen_name(among, splits, k)
+            self.fields[name], self.roots[name], self.chosen[name] = self.fields[among[k]], root, (among, k)
             exprs.append(_renamed(read.expr, name))
             kept += [_renamed(mask, name) for mask in found]
-        domain = Chosen(roots[0].rows, among)
+        domain = Chosen(_row_count(roots[0]), among, splits)
         return exprs, Kept(domain, tuple(dict.fromkeys(kept))) if kept else domain
 
     def _of_matrix(self, indices: Node, values: Node, shape: Node) -> Elements | Reject:
@@ -639,6 +649,33 @@ class Reader:
         op = Vocabulary(none, none, 0, divisor, "floor_mod") if signed else Mod(divisor)
         made = Apply(op, expr)
         return Elements(made if dtype == "int64" else Apply(Cast("int32"), made), read.domain)
+
+    def _filled(self, node: Node) -> Elements | Reject:
+        """`sparse_to_dense(where(x != key), shape, ids, default)`: the ids of the elements kept, else the default."""
+        indices, shape, values, default = args_of(node)
+        if not isinstance(indices.target, Where) or facts_of(shape).values is None:
+            return Reject("ids are put in places that are not those of a mask")
+        (mask,), fill, dtype = args_of(indices), whole(default), facts_of(values).dtype
+        if facts_of(mask).shape != facts_of(shape).values:
+            return Reject("ids are spread over another shape than that of the mask which kept them")
+        if not isinstance(fill, int) or fill < 0 or dtype not in ("int32", "int64"):
+            return Reject("places without an id are filled with what is no id")
+        read, found = self.elements(values), self.masks(mask)
+        if isinstance(read, Reject) or isinstance(found, Reject):
+            return read if isinstance(read, Reject) else found  # type: ignore[return-value]
+        masks, domain = found
+        if read.domain != Kept(domain, masks):
+            return Reject("the ids are not proven to be those of the elements that the mask keeps")
+        (first, *others) = masks
+        if others or not isinstance(first, Apply) or not isinstance(first.op, NotEqual) or _joins(read.expr):
+            return Reject("places without an id are not those of one value, or ids are made of several fields")
+        key, (x,) = first.op.value, first.args
+        keys = np.array([key], object if isinstance(key, bytes) else np.int64)
+        looked_up = x if self._element_facts(x).dtype in ("string", "int64") else Apply(Cast("int64"), x)
+        apart = Apply(Vocabulary(Const(keys), Const(np.array([fill])), -1), looked_up)
+        ids = read.expr if dtype == "int64" else Apply(Cast("int64"), read.expr)
+        made: Expr = Apply(OrElse(0), apart, ids)
+        return Elements(made if dtype == "int64" else Apply(Cast("int32"), made), domain)
 
     def _fits(self, known: facts.Facts, stride: int, width: int) -> bool:
         """Whether a sum does not wrap."""
@@ -766,14 +803,34 @@ def _lists(parse: Node, feature: Feature) -> Domain | Reject:
     return Lists(rows[0], parse, feature) if rows else Reject("the number of Examples is not known")
 
 
-def chosen_name(among: tuple[str, ...], place: int | None) -> str:
+def chosen_name(among: tuple[str, ...], splits: tuple[bytes, ...], place: int | None) -> str:
     """The name of the input that holds choices of one of these fields; None: of their offsets."""
-    return f"{'*'.join(among)}.{'offsets' if place is None else place}"
+    ends = [f"[{by.decode('latin-1')}]" if by else "" for by in splits or (b"",) * len(among)]
+    names = "*".join(name + end for name, end in zip(among, ends, strict=True))
+    return f"{names}.{'offsets' if place is None else place}"
+
+
+def _by_row(tokens: Tokens) -> bool:
+    """Whether they are those of one string a row."""
+    return isinstance(tokens.parent, Dense) and tokens.parent.width == 1
+
+
+def _row_count(root: Dense | Lists | Tokens) -> Dim:
+    if isinstance(root, Tokens):
+        assert isinstance(root.parent, Dense)
+        return root.parent.rows
+    return root.rows
+
+
+def _separator(root: Dense | Lists | Tokens) -> bytes:
+    """What tokens are split by."""
+    op = op_of(root.split) if isinstance(root, Tokens) else None
+    return op.separator if isinstance(op, StringSplit) else b""
 
 
 def _renamed(expr: Expr, name: str) -> Expr:
     """The expression over another field."""
-    if not isinstance(expr, Apply):
+    if not isinstance(expr, Apply) or (isinstance(expr.op, Split) and isinstance(expr.args[0], Field)):
         return Field(name)
     return Apply(expr.op, *(_renamed(x, name) for x in expr.args))
 

@@ -119,15 +119,17 @@ def _choices(editor: Editor, root: Chosen, reader: Reader) -> Node:
     """Each choice of one element of each field."""
     args: list[Node] = []
     sparse = []
-    for name in root.among:
-        of, node = reader.roots[name], reader.fields[name]
-        sparse.append(isinstance(of, Lists))
-        if isinstance(of, Lists):
+    for k, name in enumerate(root.among):
+        of, node = reader.roots[chosen_name(root.among, root.splits, k)], reader.fields[name]
+        sparse.append(not isinstance(of, Dense))
+        if isinstance(of, Tokens):
+            args += [editor.item(of.split, output) for output in range(3)]
+        elif isinstance(of, Lists):
             first, last = _places(of)
             args += [editor.item(of.source, first), node, editor.item(of.source, last)]
         else:
             args.append(node)
-    return editor.add(Choices(tuple(sparse), root.among), *args)
+    return editor.add(Choices(tuple(sparse), root.among, root.splits), *args)
 
 
 def _known(reader: Reader, ids: Node) -> Elements:
@@ -214,8 +216,8 @@ def _column(
         return read
     root = _root(read)
     if isinstance(root, Chosen):
-        names = {chosen_name(root.among, k): name for k, name in enumerate(root.among)}
-        if not dtypes.keys().isdisjoint((*names, chosen_name(root.among, None))):
+        names = {chosen_name(root.among, root.splits, k): name for k, name in enumerate(root.among)}
+        if not dtypes.keys().isdisjoint((*names, chosen_name(root.among, root.splits, None))):
             return Reject(f"an input has the name of choices among {', '.join(root.among)}")
         dtypes = {**dtypes, **{made: dtypes[name] for made, name in names.items()}}
     rows = facts_of(table).shape

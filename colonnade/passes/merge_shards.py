@@ -105,10 +105,12 @@ def _div(part: Node, within: Node, heights: list[int]) -> tuple[Strategy, Node] 
         return None
     for one, other in (args_of(number), args_of(number)[::-1]):
         ids, rest = _by(FloorDiv, one, least + 1), _by(FloorDiv, other, least)
-        if ids is not None and rest is not None and _by(Sub, rest, extra) is ids:
+        if ids is not None and rest is not None and ids is _before(rest, extra):
             break
     else:
         return None
+    if not extra and _by(FloorMod, within, least) is not None:
+        return ("div", ids) if _before(_by(FloorMod, within, least), extra) is ids else None
     if not isinstance(within.target, Select):
         return None
     first, longer, shorter = args_of(within)
@@ -118,8 +120,14 @@ def _div(part: Node, within: Node, heights: list[int]) -> tuple[Strategy, Node] 
     if facts_of(args_of(first)[1]).integer != extra or facts_of(args_of(first)[1]).shape != ():
         return None
     rest = _by(FloorMod, shorter, least)
-    same = _by(FloorMod, longer, least + 1) is ids and rest is not None and _by(Sub, rest, extra) is ids
+    same = _by(FloorMod, longer, least + 1) is ids and rest is not None and _before(rest, extra) is ids
     return ("div", ids) if same else None
+
+
+def _before(rest: Node | None, extra: int) -> Node | None:
+    """x where the node is `x - extra`; it is x itself where 0 is no longer subtracted."""
+    found = None if rest is None else _by(Sub, rest, extra)
+    return rest if found is None and not extra else found
 
 
 def _number(part: Node) -> Node:

@@ -46,7 +46,9 @@ COLUMNS: tuple[Pass, ...] = (
     DropIdentities(),  # then: most nodes of a shape computation die here, every later pass is cheaper
     DropSparseReshapes(),  # before guards: the guard's operands become the producer's own indices
     NameWidths(),  # before spread-rows, whose places are of rows as wide as a request tells
+    ClipTables(),  # before spread-rows, which pads rows of a table
     SpreadRows(),  # once reshapes that change nothing are gone; before all that drops elements, which it moves
+    MergeShards(),  # again: ids that were padded have one size now, so that places count them
     HashDecimals(),  # before vocabularies: a text has no column op, its hash has one
     Vocabularies(),  # after hash-decimals, whose buckets it takes; before guards and selects, for the ranges it proves
     DropGuards(),  # before filling: only unguarded indices can be proven to be every row
@@ -55,7 +57,7 @@ COLUMNS: tuple[Pass, ...] = (
     FillPlaces(),  # any time before extraction: a reshape is read through
     DropFilling(),  # after guards; dense one-per-row columns lose their filling here
     DropSelects(),  # after filling: its indicator is then all false
-    ClipTables(),  # after cleaning: no reshape is left between rows and their norm; before pooling is matched
+    ClipTables(),  # again, after all cleaning, when no reshape is left between rows and their norm
     MergeUnique(),  # before pooling is matched: the pooling's data is then the table
     PoolSingleRows(),  # after filling: rows are then iota; what stays is pooled
     MergeTrimmed(),  # beside merge-empty-rows, which takes what was filled

@@ -166,6 +166,36 @@ def test_sparse_inputs(tmp_path: Path) -> None:
     answered(path, [feed])
 
 
+def split(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    fc, v1 = tf.feature_column, tf.compat.v1
+    inputs = {key: v1.placeholder(tf.string, (None,), key) for key in "ab"} | {
+        "i": v1.placeholder(tf.int64, (None, 2), "i")
+    }
+    features = {"i": inputs["i"]}
+    for key, by in (("a", ";"), ("b", "--")):
+        features[key] = v1.strings.split(inputs[key], sep=by, result_type="SparseTensor")
+    words = fc.categorical_column_with_vocabulary_list("b", ["a", "c"])
+    of = fc.crossed_column(["a", words, fc.categorical_column_with_identity("i", 10)], 60)
+    return inputs, {"out": v1.feature_column.input_layer(features, [fc.embedding_column(of, 3, "mean")])}
+
+
+def test_split_strings(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model", split)
+    a, b = np.empty(5, object), np.empty(5, object)
+    a[:], b[:] = [b"x;y", b"", b";", b"\xff;;z", b"x"], [b"a--c", b"c", b"--a--", b"other", b""]
+    feed = {"a": a, "b": b, "i": IDS}
+    answered(path, [feed, {key: x[:0] for key, x in feed.items()}, {key: x[3:4] for key, x in feed.items()}])
+    executable = compiler.compile(path)
+    batch = pa.RecordBatch.from_pydict(
+        {
+            "a": pa.array(a.tolist(), pa.binary()),
+            "b": pa.array(b.tolist(), pa.binary()),
+            "i": pa.FixedSizeListArray.from_arrays(pa.array(IDS.reshape(-1)), 2),
+        }
+    )
+    np.testing.assert_array_equal(np.asarray(executable(batch)["out"]), executable(feed)["out"])
+
+
 def test_other_forms_of_requests(tmp_path: Path) -> None:
     path = saved(tmp_path / "model", dense(KINDS["with numbers"], "sum"))
     executable, feed = compiler.compile(path), KINDS["with numbers"].feed
@@ -185,7 +215,7 @@ def test_other_forms_of_requests(tmp_path: Path) -> None:
     np.testing.assert_array_equal(compiler.load(tmp_path / "artifact")(feed)["out"], want)
 
 
-@pytest.mark.parametrize("build", [dense(KINDS["with numbers"], "mean"), of_examples, sparse])
+@pytest.mark.parametrize("build", [dense(KINDS["with numbers"], "mean"), of_examples, sparse, split])
 def test_requests_that_are_made_for_a_check(build: Any, tmp_path: Path) -> None:
     path = saved(tmp_path / "model", build)
     executable = compiler.compile(path)

@@ -24,13 +24,15 @@ class Choices(GraphOp):
     """`(indices, values of each operand, shape)`: for each row, each choice of one value an operand, the last fastest.
 
     sparse: whether each operand is a sparse matrix (indices, values and shape) or a dense one, whose values lie
-    row-major in its rows.   among: the names of the inputs that they are.
+    row-major in its rows.   among: the names of the inputs that they are, or of whose
+    strings they are the tokens: splits has the separators, b"" for others.
     Facts: rows of indices strictly increase; shape is (rows, most choices of a row).
     Errors: GraphError on operands of different numbers of rows, and on indices outside of them.
     """
 
     sparse: tuple[bool, ...]
     among: tuple[str, ...] = ()
+    splits: tuple[bytes, ...] = ()
 
     @property
     def num_outputs(self) -> int:  # type: ignore[override]

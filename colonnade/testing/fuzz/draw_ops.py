@@ -77,8 +77,6 @@ def _ops_case(rng: Rng, number: int, tower: Tower, item: Input, draw: Mapping[st
     form = str(rng.choice(_forms(item)))
     if form == "numeric" and not tower.plain:
         form = "row"
-    if form in ("bag", "raw") and kind == "modulo":
-        kind = "hash"  # a remainder of signed integers is no column op yet
     if form == "one_hot" and item.width > 1 and kind not in ("identity", "modulo"):
         form = "rows"  # ids of several values that are made into one-hots are no column yet
     if form == "numeric":
@@ -132,7 +130,6 @@ def sharing(rng: Rng, case: Case, cases: Sequence[Case]) -> Case:
     if not case.rows or case.form == "one_hot":
         return case
     found = [c for c in cases if c.rows >= case.rows and c.form not in ("one_hot", "plain")]
-    found = [c for c in found if c.parts == 1 or case.kind != "modulo"]  # a remainder is no column: it has no parts
     if not found:
         return case
     other = found[int(rng.integers(len(found)))]
@@ -144,7 +141,7 @@ def made(rng: Rng, case: Case) -> Case:
     """Now and then with a table of several variables, or with rows that are scaled to a norm."""
     if not case.rows or case.form == "one_hot":
         return case
-    if case.rows > 1 and case.kind != "modulo" and rng.random() < 0.1:
+    if case.rows > 1 and rng.random() < 0.1:
         case = replace(case, parts=int(rng.integers(2, min(case.rows, 5) + 1)))
     return replace(case, max_norm=float(rng.choice((0.5, 1.0)))) if rng.random() < 0.1 else case
 

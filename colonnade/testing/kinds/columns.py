@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from colonnade.testing.kinds.cell import INF, NAN, NOTYET, Gap, Given, floats, ids, lists, words
+from colonnade.testing.kinds.cell import INF, NAN, Gap, Given, floats, ids, lists, words
 from colonnade.testing.models.examples import encode_example
 from colonnade.testing.tensorflow import tensorflow
 
@@ -136,7 +136,6 @@ COLUMNS: dict[str, FeatureColumn] = {
         (lists("x"), lists("y")),
         lambda c: embedded(c, c.crossed_column(["x", "y"], 50)),
         _split,
-        gap=Gap(NOTYET, "tokens are made when a column runs, choices when a request is read"),
     ),
     "crossed, of Examples": FeatureColumn(
         (CROSSED_OF_EXAMPLES,), lambda c: embedded(c, c.crossed_column(["words", "more"], 50)), _parsed

@@ -109,6 +109,21 @@ def _sequence(tf: Any, x: dict[str, Any], name: str) -> Any:
     return tf.nn.embedding_lookup(_table(tf, name), x["x"])
 
 
+def _padded_buckets(tf: Any, x: dict[str, Any], name: str) -> Any:
+    made = x["x"].with_values(tf.raw_ops.Bucketize(input=x["x"].values, boundaries=[0.0, 1.0, 10.0]))
+    return tf.nn.embedding_lookup(_table(tf, name), made.to_tensor(2))
+
+
+def _padded_norms(tf: Any, x: dict[str, Any], name: str) -> Any:
+    table = _table(tf, name)
+    return x["x"].with_values(tf.nn.embedding_lookup(table, x["x"].values, max_norm=0.5)).to_tensor()
+
+
+def _remainder_in_parts(tf: Any, x: dict[str, Any], name: str) -> Any:
+    parts = [_table(tf, f"{name}_{k}", 5) for k in range(2)]
+    return tf.compat.v1.nn.embedding_lookup(parts, tf.reshape(x["x"], [-1]) % 10, partition_strategy="div")
+
+
 def _marks(tf: Any, x: dict[str, Any], name: str) -> Any:
     return tf.one_hot(tf.strings.to_hash_bucket_fast(x["x"], 10), 10)
 
@@ -139,6 +154,7 @@ PLAIN: dict[str, Plain] = {
         (ids(3, pool=ANY_INTEGERS),),
         lambda tf, x, name: tf.reduce_mean(tf.nn.embedding_lookup(_table(tf, name), x["x"] % 10), 1),
     ),
+    "remainder of signed ids, in parts": Plain((ids(pool=ANY_INTEGERS),), _remainder_in_parts),
     "identity": Plain((KNOWN,), _identity),
     "identity with a default": Plain((ids(),), _identity_default),
     "vocabulary list": Plain((Given("x", "string", 1, (b"a", b"yy")),), _vocabulary),
@@ -151,6 +167,8 @@ PLAIN: dict[str, Plain] = {
     "partitioned table": Plain((KNOWN,), _partitioned),
     "max_norm": Plain((KNOWN,), _max_norm),
     "sequence, not pooled": Plain((ids(3, pool=range(10)),), _sequence),
+    "sequence of buckets, ragged": Plain((replace(floats(3), form="ragged"),), _padded_buckets),
+    "max_norm, padded": Plain((replace(ids(3, pool=range(10)), form="ragged"),), _padded_norms),
     "sparse inputs": Plain((replace(SEVERAL, form="sparse"),), _of_sparse),
     "ragged inputs, mean": Plain((replace(ids(3, pool=range(10)), form="ragged"),), _ragged_mean),
     "ragged inputs": Plain(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,10 @@ from hypothesis import strategies as st
 
 from colonnade.backends.reference import ReferenceBackend
 from colonnade.executable import Executable
-from colonnade.ir.check_program import check
+from colonnade.ir.check_program import broken, check
 from colonnade.ir.graph import Node
 from colonnade.ir.interpret import interpret
+from colonnade.ir.text import parse_program, print_program
 from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.cast import Cast
 from colonnade.ops.graph.compare import Compare
@@ -22,9 +24,11 @@ from colonnade.ops.graph.embedding_bag import EmbeddingBag
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.mul import Mul
+from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.shape import Shape
 from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.strided_slice import StridedSlice
+from colonnade.ops.graph.string_lower import StringLower
 from colonnade.ops.graph.string_split import StringSplit
 from colonnade.ops.graph.where import Where
 from colonnade.passes.assemble import assemble
@@ -102,11 +106,50 @@ def test_a_feature_that_counts_places() -> None:
     assert reasons(crossed(b, [], [placed, b.input("y", "int64", "B", 2)]))
 
 
-def test_tokens() -> None:
+def tokens(b: Builder, x: Node, by: bytes = b";") -> Sparse:
+    split = b.add(StringSplit(by), x)
+    return b.item(split, 0), b.item(split, 1), b.item(split, 2)
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_tokens(twice: bool) -> None:
     b = Builder()
-    split = b.add(StringSplit(b";"), b.input("x", "string", "B"))
-    found = reasons(crossed(b, [tuple(b.item(split, k) for k in range(3))], [b.input("y", "int64", "B", 2)]))  # type: ignore[list-item]
-    assert found == ["a cross combines features that are neither dense nor lists of a row"]
+    x = b.input("x", "string", "B")
+    parts = [tokens(b, x), tokens(b, x, b"--")] if twice else [tokens(b, x)]
+    graph = crossed(b, parts, [b.input("n", "int64", "B", 2)])
+    texts = np.empty(4, object)
+    texts[:] = [b"a;b--;c", b"", b";--", b"x"]
+    numbers = np.arange(8).reshape(4, 2)
+    whole = {"x": texts, "n": torch.from_numpy(numbers)}
+    empty = {"x": texts[:0], "n": whole["n"][:0]}
+    assert list(check_passes(graph, [ExtractColumns()], [whole, empty]).applied())
+    program, weights = assemble(graph)
+    check(program)
+    assert parse_program(print_program(program), weights.consts) == program
+    got = Executable(program, weights, ReferenceBackend())({"x": texts, "n": numbers})["y"]
+    np.testing.assert_array_equal(got, np.asarray(interpret(graph, whole)["y"]))
+
+
+def test_tokens_of_one_string_a_row() -> None:
+    b = Builder()
+    x = b.add(Reshape(), b.input("x", "string", "B", 2), np.array([-1]))
+    assert reasons(crossed(b, [tokens(b, x)], [b.input("y", "int64", "B", 2)]))
+
+
+def test_tokens_of_strings_that_are_made() -> None:
+    b = Builder()
+    x = b.add(StringLower(), b.input("x", "string", "B"))
+    found = reasons(crossed(b, [tokens(b, x)], [b.input("y", "int64", "B", 2)]))
+    assert found == ["a feature of a cross is made of what is no input"]
+
+
+def test_separators_that_fit_no_field() -> None:
+    b = Builder()
+    graph = crossed(b, [tokens(b, b.input("x", "string", "B"))], [b.input("n", "int64", "B", 2)])
+    check_passes(graph, [ExtractColumns()], [])
+    program, _ = assemble(graph)
+    wrong = tuple(replace(i, splits=(b"", b";")) if i.among else i for i in program.inputs)
+    assert any("is split, which is not one string a row" in what for _, what in broken(replace(program, inputs=wrong)))
 
 
 def test_a_name_that_is_taken() -> None:

@@ -33,10 +33,12 @@ from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.shape import Shape
 from colonnade.ops.graph.size import Size
 from colonnade.ops.graph.sparse_cross import SparseCross
+from colonnade.ops.graph.sparse_to_dense import SparseToDense
 from colonnade.ops.graph.strided_slice import StridedSlice
 from colonnade.ops.graph.tile import Tile
 from colonnade.ops.graph.where import Where
 from colonnade.ops.mod import Mod
+from colonnade.ops.or_else import OrElse
 from colonnade.ops.replace_outside import ReplaceOutside
 from colonnade.ops.vocabulary import Vocabulary
 from colonnade.ops.wrap_negative import WrapNegative
@@ -100,6 +102,45 @@ def test_negative_ids_of_another_field() -> None:
     graph = looked_up(b, from_end(b, b.input("x", "int64", "B"), other=b.input("z", "int64", "B")))
     log = check_passes(graph, COLUMNS, [{"x": torch.tensor([2, -1]), "z": torch.tensor([0, -3])}])
     assert "not proven to be about the ids that it keeps" in reasons(log)[0]
+
+
+# -- places filled with a default --------------------------------------------------------------------------------------
+def filled(
+    b: Builder,
+    *,
+    default: int = 2,
+    kind: str = "ne",
+    other_mask: bool = False,
+    other_shape: bool = False,
+    dtype: str = "int64",
+) -> Any:
+    """`sparse_to_dense(where(x != 7), shape(x), x // 1 kept, default)`."""
+    x = b.input("x", dtype, "B", 3)
+    mask = b.add(Compare(kind), x, np.array(7, dtype))
+    kept = b.add(Where(), mask)
+    others = b.add(Where(), b.add(Compare("ne"), x, np.array(8, dtype))) if other_mask else kept
+    shape = b.add(Shape("int64"), b.input("z", "int64", "B2", 3) if other_shape else x)
+    ids = b.add(FloorMod(), b.add(GatherNd(), x, others), np.array(4, dtype))
+    return b.add(SparseToDense(True), kept, shape, ids, np.array(default, dtype))
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("default", [0, 2, 3])
+def test_places_without_an_id_have_the_default(default: int, dtype: str) -> None:
+    b = Builder()
+    graph = looked_up(b, filled(b, default=default, dtype=dtype))
+    x = torch.tensor([[7, 1, -3], [7, 7, 8]]).to(getattr(torch, dtype))
+    check_passes(graph, COLUMNS, [{"x": x}, {"x": x[:0]}])
+    (column,) = columns(graph)
+    assert any(isinstance(e, Apply) and isinstance(e.op, OrElse) for e in walk(column.ids)) and column.ids_proven
+
+
+@pytest.mark.parametrize("options", [{"default": -1}, {"kind": "gt"}, {"other_mask": True}, {"other_shape": True}])
+def test_places_that_are_filled_otherwise(options: dict[str, Any]) -> None:
+    b = Builder()
+    graph = looked_up(b, filled(b, **options))
+    check_passes(graph, COLUMNS, [])
+    assert not columns(graph)
 
 
 # -- a default for ids outside an interval -----------------------------------------------------------------------------

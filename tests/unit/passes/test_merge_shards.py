@@ -26,6 +26,9 @@ from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.size import Size
 from colonnade.ops.graph.sub import Sub
 from colonnade.passes.base import Log, run
+from colonnade.passes.drop_guards import DropGuards
+from colonnade.passes.drop_identities import DropIdentities
+from colonnade.passes.drop_selects import DropSelects
 from colonnade.passes.merge_shards import MergeShards
 from colonnade.testing.graphs import Builder, check_passes
 
@@ -77,6 +80,22 @@ def test_ids_of_the_whole_table_are_its_rows(count: int, more: int, strategy: st
     ids = torch.from_numpy(np.random.default_rng(seed).integers(0, total, 17))
     log = check_passes(graph, [MergeShards()], [{"ids": ids}, {"ids": torch.arange(total)}, {"ids": ids[:0]}])
     assert len(reasons(log, True)) == 1
+
+
+@pytest.mark.parametrize("strategy", ["div", "mod"])
+@pytest.mark.parametrize("total", [8, 9, 12])
+def test_after_cleaning(total: int, strategy: str) -> None:
+    graph = built(sizes(total, 4), strategy)
+    cleaned = [DropIdentities(), DropGuards(), DropSelects(), MergeShards()]
+    log = check_passes(graph, cleaned, [{"ids": torch.arange(total)}])
+    assert [e for e in log.applied() if e.pass_name == "merge-shards"]
+
+
+@pytest.mark.parametrize("what", ["longer", "shorter", "shorter rest"])
+def test_after_cleaning_by_a_hair(what: str) -> None:
+    graph = built(sizes(8, 4), "div", **{what: 1})
+    log = run([DropIdentities(), DropSelects(), MergeShards()], graph)
+    assert not [e for e in log.applied() if e.pass_name == "merge-shards"]
 
 
 @pytest.mark.parametrize("strategy", ["div", "mod"])
