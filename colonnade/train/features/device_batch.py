@@ -69,20 +69,19 @@ class Held:
 
 
 class Packing:
-    """Where the fields of a batch on the host go in one block. Units: bytes.
+    """Where the fields of a batch on the host go in one block, from byte `first` on. Units: bytes.
 
-    explicit: fields whose offsets are copied with them; others share those of their width.
+    Facts: dense fields without weights bring no offsets; they share those of their width.
     """
 
     def __init__(self, specs: Sequence[FieldSpec], placed: Placed, first: int) -> None:
         self.rows = placed.rows
         self._specs = specs
         table = placed.words[: len(specs)]
-        self.counts, self.bags = table[:, t.COUNT // 8].copy(), table[:, t.BAGS // 8].copy()
         self._pieces: list[tuple[int, int, int]] = []
         self._alive: list[Any] = [placed]
         self.words = np.zeros((len(specs), w.VALUE_WORDS), np.int64)
-        self.words[:, w.COUNT], self.words[:, w.BAGS] = self.counts, self.bags
+        self.words[:, w.COUNT], self.words[:, w.BAGS] = table[:, t.COUNT // 8], table[:, t.BAGS // 8]
         self._end = first
         self._values(table.tolist(), placed)
         self._offsets_at, self._offset_counts = self._offsets(table.tolist())

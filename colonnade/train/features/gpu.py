@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from colonnade.backends.cpu.transform import BAGS, COUNT
 from colonnade.backends.gpu import accelerator
 from colonnade.backends.gpu.emit import Memory
-from colonnade.backends.gpu.graphs import host_memory
 from colonnade.backends.gpu.source import load
 from colonnade.backends.gpu.transform import words as w
 from colonnade.backends.gpu.transform.arrange import Arranged, Arranger, Span
@@ -120,19 +120,24 @@ class GpuTransform:
         for spec, x in zip(self._specs, placed.fields, strict=True):
             if not has_offsets(spec) and isinstance(batch.get(spec.name), Ragged):
                 self._check_width(batch, x, spec.width)
-        packing = Packing(self._specs, placed, 0)
-        arranged = self._arranger.arrange(packing.counts.tolist(), packing.bags.tolist(), packing.rows, self._known)
+        table = placed.words[: len(self._specs)]
+        counts, bags = (table[:, word // 8].tolist() for word in (COUNT, BAGS))
+        arranged = self._arranger.arrange(counts, bags, placed.rows, self._known)
         num_header = 8 * len(arranged.words)
         packing = Packing(self._specs, placed, num_header)
         block = torch.empty(packing.num_bytes, dtype=torch.uint8, device=self.device)
         widths = {s.width for s in self._specs if not has_offsets(s)}
         held = packing.held(block, {width: self._ends_of(placed.rows, width) for width in widths})
-        host = host_memory(self.device, packing.num_bytes)
+        host = self._staging(packing.num_bytes)
         self._put_fields(arranged, held)
         host[:num_header].numpy()[:] = arranged.words.view(np.uint8)
         packing.write(host)
         block.copy_(host, non_blocking=True)
         return DeviceBatch(batch, held, arranged, block[:num_header].view(torch.int64))
+
+    def _staging(self, num_bytes: int) -> torch.Tensor:
+        """Memory on the host that is copied from; torch keeps it until that is done, and gives it out again."""
+        return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
 
     def _check_width(self, batch: Mapping[str, Any], x: Ragged, width: int) -> None:
         if len(x.offsets) != 1 or not torch.equal(x.offsets[0], torch.arange(x.rows + 1) * width):
@@ -163,7 +168,7 @@ class GpuTransform:
         arranged = self._arranger.arrange(counts, bags, held.rows, self._known)
         self._put_fields(arranged, held)
         if self._last is None or not np.array_equal(self._last[0], arranged.words):
-            host = host_memory(self.device, 8 * len(arranged.words)).view(torch.int64)
+            host = self._staging(8 * len(arranged.words)).view(torch.int64)
             host.numpy()[:] = arranged.words
             self._last = arranged.words, host.to(self.device, non_blocking=True)
         return DeviceBatch(batch, held, arranged, self._last[1])

@@ -110,8 +110,7 @@ class Arranger:
         programs, quantities = [], np.array([*sizes.counts, *(b + 1 for b in sizes.bags), rows + 1, 1], np.int64)
         for launch, places in zip(self.launches.launches, self._extents, strict=True):
             programs.append(launch.programs(quantities[places]))
-        checks = quantities[self._extents[-1][: self.launches.num_checks]]
-        flags = out.take(int((-(-checks // 1024)).sum()), 8)
+        flags = out.take(self._num_flags(quantities), 8)
         inner: dict[int, Span] = {}
         outer: dict[int, Span] = {}
         for node in self.plan.nodes:
@@ -128,6 +127,12 @@ class Arranger:
             np.concatenate([words, *programs]), grids, out.used, work.used, tuple(sizes.counts),
             flags, ids, inner, outer, values, weights,
         )  # fmt: skip
+
+    def _num_flags(self, quantities: Words) -> int:
+        """Programs that check offsets: the first of the last launch."""
+        checks = self.launches.launches[-1].units[: self.launches.num_checks]
+        places = self._extents[-1][: len(checks)]
+        return sum(-(-int(quantities[k]) // x.extent.items) for k, x in zip(places, checks, strict=True))
 
     def _node(
         self, node: Apply, sizes: _Sizes, row: Words, out: _Room, work: _Room, spans: tuple[dict[int, Span], ...]
