@@ -5,6 +5,7 @@ from __future__ import annotations
 import triton.language as tl
 
 from colonnade.backends.gpu.device.jit import jit
+from colonnade.backends.gpu.device.text import greatest
 
 
 @jit
@@ -45,6 +46,38 @@ def row_of_place(offsets, rows, place, live):
         row = tl.where(inside & (begin <= place), probe, row)
         step = step >> 1
     return row
+
+
+@jit
+def last_start(starts, num, row, step, place):
+    """int32 [N]: the greatest row that is not above `row + 2 * step - 1` and begins at no later place than `place`."""
+    while step > 0:
+        probe = tl.minimum(row + step, num - 1)
+        row = tl.where(tl.load(starts + probe) <= place, probe, row)
+        step = step >> 1
+    return row
+
+
+@jit
+def rows_of_tile(starts, rows, begin, ITEMS: tl.constexpr):
+    """int32 [ITEMS]: the row in which each place from `begin` on lies; past the last one, the last row.
+
+    starts: int32, where each of the rows, one at least, begins.
+    """
+    # Every eighth place is sought among all rows, those between among the few from there on.
+    num = rows.to(tl.int32)
+    step = num * 0 + 1
+    while step * 2 < num:
+        step = step * 2
+    place = begin + tl.arange(0, ITEMS // 8) * 8
+    low = last_start(starts, num, place * 0, step, place)
+    high = last_start(starts, num, place * 0, step, place + 7)
+    most = greatest(high - low)
+    step = most * 0 + 1
+    while step <= most:
+        step = step * 2
+    row = tl.reshape(tl.broadcast_to(low[:, None], (ITEMS // 8, 8)), (ITEMS,))
+    return last_start(starts, num, row, step >> 1, begin + tl.arange(0, ITEMS))
 
 
 @jit

@@ -155,8 +155,11 @@ class Arranger:
             elements = sizes.counts[self._numbers[root_of(node.args[0])]]
             row[w.MARKS] = work.take(elements, 4).begin
             row[w.TILES] = work.take(-(-elements // items_counted(plan, node)), 4).begin
-        elif node.op.name != "cross":
+            return
+        if node.op.name != "cross":
             row[w.SHIFTS] = work.take(bags * (len(node.args) if node.op.name == "combine" else 1), 8).begin
+        if node.op.name != "combine":
+            row[w.STARTS] = work.take(bags, 4).begin
 
     def _outputs(self, sizes: _Sizes, words: Words, out: _Room) -> tuple[dict[int, Span], dict[int, Span], Span]:
         plan = self.plan

@@ -174,23 +174,32 @@ def _cut(plan: Plan, node: Apply, expr: Expr, body: Body, memory: Memory) -> Uni
     source, items = root_of(x), items_of(plan, expr, x)
     writer = Writer(plan, memory)
     code = writer.code
-    writer.lanes("j", writer.count(node), items)
-    fills = op.padded and plan.traits(node).levels == 1
-    if fills:
-        code.line(f"row = j // tl.maximum({code.parameter(op.length)}, 1).to(tl.int32)")
-    else:
-        code.line(f"row = {writer.row_of(writer.inner(node), writer.bags(node), 'j')}")
-    shifts = writer.pointer(node, w.SHIFTS, "tl.int64")
-    code.line(f"p = j + tl.load({shifts} + row, mask=live, other=0)")
-    code.line("all_live = live")
-    if fills:
-        code.line(f"live = live & (p < tl.load({writer.inner(source)} + row + 1, mask=live, other=0))")
-    code.line(f"live = live & (p >= 0) & (p < {writer.count(source)})")
-    element = Elements(writer, "p", source).element(x)
-    code.line("found = live")
-    code.line("live = all_live")
-    body(writer, {node: _filled_up(writer, node, element) if fills else element}, "j")
+    with code.block(f"if tile * {items} < {writer.count(node)}:"):
+        writer.lanes("j", writer.count(node), items)
+        fills = op.padded and plan.traits(node).levels == 1
+        if fills:
+            code.line(f"row = j // tl.maximum({code.parameter(op.length)}, 1).to(tl.int32)")
+        else:
+            _rows_of_tile(writer, node, items)
+        shifts = writer.pointer(node, w.SHIFTS, "tl.int64")
+        code.line(f"p = j + tl.load({shifts} + row, mask=live, other=0)")
+        code.line("all_live = live")
+        if fills:
+            code.line(f"live = live & (p < tl.load({writer.inner(source)} + row + 1, mask=live, other=0))")
+        code.line(f"live = live & (p >= 0) & (p < {writer.count(source)})")
+        element = Elements(writer, "p", source).element(x)
+        code.line("found = live")
+        code.line("live = all_live")
+        body(writer, {node: _filled_up(writer, node, element) if fills else element}, "j")
     return made(writer, COUNTS, node, items)
+
+
+def _rows_of_tile(writer: Writer, node: Expr, items: int) -> str:
+    """Sets `row`, in which each place of the tile lies; gives the pointer to where rows begin."""
+    starts = writer.pointer(node, w.STARTS, "tl.int32")
+    writer.code.used.add("ragged")
+    writer.code.line(f"row = rows_of_tile({starts}, {writer.bags(node)}, tile * {items}, {items})")
+    return starts
 
 
 def _filled_up(writer: Writer, node: Apply, element: Element) -> Element:
@@ -217,26 +226,26 @@ def _choices(plan: Plan, node: Apply, expr: Expr, body: Body, memory: Memory) ->
     items = items_of(plan, expr, *node.args)
     writer = Writer(plan, memory)
     code = writer.code
-    writer.lanes("j", writer.count(node), items)
-    offsets = writer.inner(node)
-    code.line(f"row = {writer.row_of(offsets, writer.bags(node), 'j')}")
-    code.line(f"choice = (j - tl.load({offsets} + row, mask=live, other=0)).to(tl.int32)")
-    code.line("all_live = live")
-    found: list[Element] = []
-    for k, x in reversed(list(enumerate(node.args))):
-        source = root_of(x)
-        begin = code.let(f"tl.load({writer.inner(source)} + row, mask=all_live, other=0)")
-        place = "choice"
-        if k > 0:
-            end = code.let(f"tl.load({writer.inner(source)} + row + 1, mask=all_live, other=1)")
-            length = code.let(f"tl.maximum(({end} - {begin}).to(tl.int32), 1)")
-            place = code.let(f"choice % {length}")
-            code.line(f"choice = choice // {length}")
-        place = code.let(f"{begin} + {place}")
-        code.line(f"live = all_live & ({place} >= 0) & ({place} < {writer.count(source)})")
-        found.insert(0, Elements(writer, place, source).element(x))
-    code.line("live = all_live")
-    body(writer, {node: _crossed(writer, found)}, "j")
+    with code.block(f"if tile * {items} < {writer.count(node)}:"):
+        writer.lanes("j", writer.count(node), items)
+        starts = _rows_of_tile(writer, node, items)
+        code.line(f"choice = j - tl.load({starts} + row, mask=live, other=0)")
+        code.line("all_live = live")
+        found: list[Element] = []
+        for k, x in reversed(list(enumerate(node.args))):
+            source = root_of(x)
+            begin = code.let(f"tl.load({writer.inner(source)} + row, mask=all_live, other=0)")
+            place = "choice"
+            if k > 0:
+                end = code.let(f"tl.load({writer.inner(source)} + row + 1, mask=all_live, other=1)")
+                length = code.let(f"tl.maximum(({end} - {begin}).to(tl.int32), 1)")
+                place = code.let(f"choice % {length}")
+                code.line(f"choice = choice // {length}")
+            place = code.let(f"{begin} + {place}")
+            code.line(f"live = all_live & ({place} >= 0) & ({place} < {writer.count(source)})")
+            found.insert(0, Elements(writer, place, source).element(x))
+        code.line("live = all_live")
+        body(writer, {node: _crossed(writer, found)}, "j")
     return made(writer, COUNTS, node, items)
 
 
@@ -341,9 +350,11 @@ class _Loop:
             self.code.line(f"at += {SCAN_ITEMS}")
 
 
-def _stores_of(writer: Writer, offsets: str) -> Callable[[], None]:
+def _stores_of(writer: Writer, offsets: str, starts: str = "") -> Callable[[], None]:
     def store() -> None:
         writer.code.line(f"tl.store({offsets} + b + 1, before + size, mask=inside)")
+        if starts:
+            writer.code.line(f"tl.store({starts} + b, before.to(tl.int32), mask=inside)")
 
     return store
 
@@ -395,7 +406,7 @@ def _scan_cut(writer: Writer, node: Apply) -> None:
     code.line(f"tl.store({offsets}, total)")
 
     def store() -> None:
-        _stores_of(writer, offsets)()
+        _stores_of(writer, offsets, writer.pointer(node, w.STARTS, "tl.int32"))()
         code.line(f"tl.store({shifts} + b, first - before, mask=inside)")
 
     loop.run(lambda: _cut_row(writer, op, writer.inner(source), writer.count(source)), store)
@@ -428,7 +439,7 @@ def _scan_lists(writer: Writer, node: Apply) -> None:
         return "tl.where(found, have, 0)"
 
     def store() -> None:
-        _stores_of(writer, inner)()
+        _stores_of(writer, inner, writer.pointer(node, w.STARTS, "tl.int32"))()
         code.line(f"tl.store({writer.pointer(node, w.SHIFTS, 'tl.int64')} + b, begin - before, mask=inside)")
 
     lists.run(size, store)
@@ -457,7 +468,7 @@ def _scan_operands(writer: Writer, node: Apply) -> None:
         return "product"
 
     def store() -> None:
-        _stores_of(writer, offsets)()
+        _stores_of(writer, offsets, writer.pointer(node, w.STARTS, "tl.int32") if chosen else "")()
         if chosen:
             return
         shifts = writer.pointer(node, w.SHIFTS, "tl.int64")

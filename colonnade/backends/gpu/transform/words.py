@@ -18,12 +18,12 @@ of elements and, of a node, the word of `out`, else -1.
 """
 FIRST_VALUE = 8
 
-DATA, COUNT, INNER, BAGS, OUTER, WEIGHTS, TEXT, MARKS, TILES, SHIFTS = range(10)
+DATA, COUNT, INNER, BAGS, OUTER, WEIGHTS, TEXT, MARKS, TILES, SHIFTS, STARTS = range(11)
 """COUNT, BAGS: of a node, at most.   INNER: BAGS + 1 offsets.   OUTER: ROWS + 1 offsets that count lists.
 TEXT: bytes of a field of strings, lengths of a node's.   MARKS: of a node whose elements are counted, an int32 for each
 element of its operand: twice how many come before it in the tile, and whether any come of it.   TILES: an int32 a tile:
 how many come of it, then how many before it.   SHIFTS: what is added to a place to get the place it comes from, or goes
-to: an int64 a row or list, for each operand.
+to: an int64 a row or list, for each operand.   STARTS: the offsets as int32, of a node whose rows are sought.
 """
 VALUE_WORDS = 12
 IN_OUT = (INNER, OUTER)
