@@ -84,7 +84,6 @@ class GpuTransform:
         widths = {s.name: None if s.ragged else s.width for s in self._specs if has_offsets(s)}
         self.launches = make_launches(self.plan, Memory(self._place), widths)
         self._arranger = Arranger(self.plan, self.launches)
-        self._words = torch.tensor([*self.launches.words, 0], dtype=torch.int64, device=self.device)
         module = load(self.launches.text, settings().cache_dir / "gpu", interpret=interpret)
         self._kernels = [getattr(module, launch.name) for launch in self.launches.launches]
         self._placer = Placer(self._specs, len(self._specs))
@@ -123,14 +122,13 @@ class GpuTransform:
         table = placed.words[: len(self._specs)]
         counts, bags = (table[:, word // 8].tolist() for word in (COUNT, BAGS))
         arranged = self._arranger.arrange(counts, bags, placed.rows, self._known)
-        num_header = 8 * len(arranged.words)
+        num_header = 8 * (len(self.launches.words) + len(arranged.programs))
         packing = Packing(self._specs, placed, num_header)
         block = torch.empty(packing.num_bytes, dtype=torch.uint8, device=self.device)
         widths = {s.width for s in self._specs if not has_offsets(s)}
         held = packing.held(block, {width: self._ends_of(placed.rows, width) for width in widths})
         host = self._staging(packing.num_bytes)
-        self._put_fields(arranged, held)
-        host[:num_header].numpy()[:] = arranged.words.view(np.uint8)
+        host[:num_header].numpy()[:] = self._arranger.header(arranged, held.words).view(np.uint8)
         packing.write(host)
         block.copy_(host, non_blocking=True)
         return DeviceBatch(batch, held, arranged, block[:num_header].view(torch.int64))
@@ -153,11 +151,6 @@ class GpuTransform:
             found = self._ends[rows, width] = torch.arange(rows + 1, device=self.device) * width
         return found
 
-    def _put_fields(self, arranged: Arranged, held: Held) -> None:
-        """Write the words of fields into a header."""
-        end = w.FIRST_VALUE + held.words.size
-        arranged.words[w.FIRST_VALUE : end] = held.words.reshape(-1)
-
     def _apart(self, batch: Mapping[str, Any]) -> DeviceBatch:
         """A batch of tensors on the device; its header is copied, unless it is the last one."""
         held = held_apart(batch, self._specs, self.device, self._ends_of)
@@ -166,11 +159,11 @@ class GpuTransform:
     def _with_header(self, batch: Mapping[str, Any], held: Held) -> DeviceBatch:
         counts, bags = held.words[:, w.COUNT].tolist(), held.words[:, w.BAGS].tolist()
         arranged = self._arranger.arrange(counts, bags, held.rows, self._known)
-        self._put_fields(arranged, held)
-        if self._last is None or not np.array_equal(self._last[0], arranged.words):
-            host = self._staging(8 * len(arranged.words)).view(torch.int64)
-            host.numpy()[:] = arranged.words
-            self._last = arranged.words, host.to(self.device, non_blocking=True)
+        words = self._arranger.header(arranged, held.words)
+        if self._last is None or not np.array_equal(self._last[0], words):
+            host = self._staging(8 * len(words)).view(torch.int64)
+            host.numpy()[:] = words
+            self._last = words, host.to(self.device, non_blocking=True)
         return DeviceBatch(batch, held, arranged, self._last[1])
 
     # --- the call ---------------------------------------------------------------------------------------------------
@@ -202,7 +195,7 @@ class GpuTransform:
         with on_device, np.errstate(all="ignore"):  # numpy, which the interpreter computes with, warns
             for kernel, (first, grid) in zip(self._kernels, batch.arranged.grids, strict=True):
                 if grid:
-                    kernel[(grid,)](batch.header, self._words, out, self._work, first, **OPTIONS)
+                    kernel[(grid,)](batch.header, out, self._work, first, **OPTIONS)
 
     # --- the result -------------------------------------------------------------------------------------------------
     def finish(self, batch: DeviceBatch, out: torch.Tensor) -> Transformed:

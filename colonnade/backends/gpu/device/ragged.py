@@ -81,23 +81,53 @@ def rows_of_tile(starts, rows, begin, ITEMS: tl.constexpr):
 
 
 @jit
-def put_begins(table, num, header, out, begins, BLOCK: tl.constexpr):
+def scan_counted(tiles, marks, inner, offsets, size, count, bags, ITEMS: tl.constexpr, BLOCK: tl.constexpr):
+    """Where rows begin whose elements come of those of others, `inner` their offsets, of which each tile was counted.
+
+    tiles: how many come of each tile of ITEMS, then how many before it.   marks: of each element, twice how many come
+    of those before it in its tile.   Facts: reads past the cache that may hold what was there before.
+    """
+    num = (count + ITEMS - 1) // ITEMS
+    total = (num * 0).to(tl.int32)
+    at = num * 0
+    while at < num:
+        k = at + tl.arange(0, BLOCK)
+        inside = k < num
+        come = tl.load(tiles + k, mask=inside, other=0, cache_modifier=".cg")
+        tl.store(tiles + k, total + running_sum(come) - come, mask=inside)
+        total += sum_of(come)
+        at += BLOCK
+    tl.store(size, total.to(tl.int64))
+    tl.debug_barrier()
+    at = num * 0
+    while at <= bags:
+        b = at + tl.arange(0, BLOCK)
+        inside = b <= bags
+        first = tl.load(inner + b, mask=inside, other=0)
+        within = inside & (first >= 0) & (first < count)
+        before = tl.load(tiles + first // ITEMS, mask=within, other=0, cache_modifier=".cg")
+        before += tl.load(marks + first, mask=within, other=0, cache_modifier=".cg") >> 1
+        tl.store(offsets + b, tl.where(within, before, total).to(tl.int64), mask=inside)
+        at += BLOCK
+
+
+@jit
+def put_begins(table, num, out, begins, BLOCK: tl.constexpr):
     """Stores where the ids of each feature begin, and where the last end.
 
-    table: of each, the header's word that holds its number of elements (or the most), and the word of `out`, or -1.
+    table: of each, how many elements it has at most, and the word of `out` that says how many, or -1: as many.
     """
     total = num * 0
     at = num * 0
     while at < num:
         k = at + tl.arange(0, BLOCK)
         inside = k < num
-        most = tl.load(header + tl.load(table + 2 * k, mask=inside, other=0), mask=inside, other=0)
+        most = tl.load(table + 2 * k, mask=inside, other=0)
         place = tl.load(table + 2 * k + 1, mask=inside, other=-1)
         is_node = place >= 0
         # Past the cache that may hold what was there before other programs wrote it.
         found = tl.load(out + place, mask=is_node, other=0, cache_modifier=".cg")
         count = tl.where(is_node, tl.minimum(found, most), most)
-        count = tl.where(inside, count, 0)
         sums = running_sum(count)
         tl.store(out + begins + k, total + sums - count, mask=inside)
         total += sum_of(count)

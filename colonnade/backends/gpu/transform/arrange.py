@@ -40,13 +40,14 @@ class Span:
 
 @dataclass(frozen=True)
 class Arranged:
-    """A batch's header, whose words of fields are still to be written, and the sizes of memory.
+    """A batch's table, in which those of fields are still to be written, its programs, and the sizes of memory.
 
     grids: of each launch, the word where its programs begin, and their number.   counts: room for elements, [V].
     inner, outer: offsets of nodes.   values, weights: of outputs; ids lie in one span for all.
     """
 
-    words: Words
+    table: Words
+    programs: Words
     grids: tuple[tuple[int, int], ...]
     out_bytes: int
     work_bytes: int
@@ -79,7 +80,7 @@ class Arranger:
         self.launches = launches
         self._numbers = {e: k for k, e in enumerate(plan.values)}
         self._first_output = w.FIRST_VALUE + w.VALUE_WORDS * len(self._numbers)
-        self._first_program = self._first_output + w.OUTPUT_WORDS * len(plan.outputs)
+        self._end = self._first_output + w.OUTPUT_WORDS * len(plan.outputs)
         self._integers = sum(o.kind == IDS for o in plan.outputs)
         self._extents = [self._extent_places(x) for x in launches.launches]
 
@@ -104,9 +105,10 @@ class Arranger:
         sizes = _Sizes(self.plan, self._numbers, [*counts], [*bags], rows, known)
         if max([rows, *sizes.counts, *sizes.bags]) >= MOST - (1 << 12):
             raise _too_many(rows)
-        words = np.zeros(self._first_program, np.int64)
+        words = np.zeros(self._end, np.int64)
         table = words[w.FIRST_VALUE : self._first_output].reshape(-1, w.VALUE_WORDS)
-        out, work = _Room(8 * (2 * len(self.plan.nodes) + self._integers + 1)), _Room(w.ARRIVALS)
+        num = len(self.plan.nodes)
+        out, work = _Room(8 * (2 * num + self._integers + 1)), _Room(w.ARRIVALS + 4 * num)
         programs, quantities = [], np.array([*sizes.counts, *(b + 1 for b in sizes.bags), rows + 1, 1], np.int64)
         for launch, places in zip(self.launches.launches, self._extents, strict=True):
             programs.append(launch.programs(quantities[places]))
@@ -117,16 +119,21 @@ class Arranger:
             self._node(node, sizes, table[self._numbers[node]], out, work, (inner, outer))
         values, weights, ids = self._outputs(sizes, words, out)
         words[w.ROWS], words[w.IDS], words[w.FLAGS] = rows, ids.begin, flags.begin // 8
-        words[w.BEGINS], words[w.NUM_BEGINS] = 2 * len(self.plan.nodes), self._integers
-        words[w.BEGIN_TABLE] = self.launches.table
-        ends = np.cumsum([len(words), *map(len, programs)]).tolist()
+        ends = np.cumsum([len(self.launches.words), *map(len, programs)]).tolist()
         grids = tuple(zip(ends[:-1], map(len, programs), strict=True))
         if max(n for _, n in grids) >= MOST_TILES:
             raise _too_many(rows)
         return Arranged(
-            np.concatenate([words, *programs]), grids, out.used, work.used, tuple(sizes.counts),
+            words, np.concatenate(programs), grids, out.used, work.used, tuple(sizes.counts),
             flags, ids, inner, outer, values, weights,
         )  # fmt: skip
+
+    def header(self, arranged: Arranged, fields: Words) -> Words:
+        """What goes to the device, given the words of the fields, [F, VALUE_WORDS]."""
+        arranged.table[w.FIRST_VALUE : w.FIRST_VALUE + fields.size] = fields.reshape(-1)
+        words = self.launches.words.copy()
+        words[self.launches.references] = arranged.table[words[self.launches.references]]
+        return np.concatenate([words, arranged.programs])
 
     def _num_flags(self, quantities: Words) -> int:
         """Programs that check offsets: the first of the last launch."""

@@ -23,20 +23,24 @@ assert _ops.__all__
 Words = npt.NDArray[np.int64]
 OPTIONS: Mapping[str, Any] = {"num_warps": 4, "enable_fp_fusion": False}
 """How kernels are compiled. A product and a sum are rounded one after the other, as on a CPU."""
-SIGNATURE: Mapping[str, str] = {**dict.fromkeys(("header", "units", "out", "work"), "*i64"), "first": "i32"}
+SIGNATURE: Mapping[str, str] = {**dict.fromkeys(("header", "out", "work"), "*i64"), "first": "i32"}
 """Every kernel's arguments and their types."""
 MOST_TILES = 1 << 27
-SHARED = "header, out, work"
+SHARED = "out, work"
 
 
 @dataclass(frozen=True)
 class Launch:
-    """Programs that do not wait for one another. kinds: number of each unit's structure.   places: of its words."""
+    """Programs that do not wait for one another. kinds: number of each unit's structure.   places: of its words.
+
+    scans: whether every unit has a program, even for no elements.   ends_scans: whether all is counted after it.
+    """
 
     name: str
     units: tuple[Unit, ...]
     kinds: tuple[int, ...]
     places: tuple[int, ...]
+    scans: bool
     ends_scans: bool
 
     @cached_property
@@ -51,7 +55,7 @@ class Launch:
         """A word a program, given how many places each unit has."""
         if not self.units:
             return np.full(int(self.ends_scans), (1 << w.KIND_BITS) - 1, np.int64)
-        tiles = -(-extents // self._items)
+        tiles = -(-(np.maximum(extents, 1) if self.scans else extents) // self._items)
         ends = np.cumsum(tiles)
         numbers = np.arange(int(ends[-1])) - np.repeat(ends - tiles, tiles)
         words: Words = np.repeat(self._bases, tiles) | numbers << (w.KIND_BITS + w.PLACE_BITS)
@@ -60,12 +64,16 @@ class Launch:
 
 @dataclass(frozen=True)
 class Launches:
-    """All launches in order. words: of all descriptors, then the table of `put_begins`, which begins at `table`."""
+    """All launches in order. words: what `put_begins` is called with, all descriptors, then its table.
+
+    references: those of the words that are places of words of a batch's table.   num_checks: units of the last launch
+    that check offsets, its first.
+    """
 
     launches: tuple[Launch, ...]
     text: str
-    words: tuple[int, ...]
-    table: int
+    words: Words
+    references: Words
     num_checks: int
 
 
@@ -74,8 +82,6 @@ def make_launches(plan: Plan, memory: Memory, widths: Mapping[str, int | None]) 
     named: list[tuple[str, list[Unit]]] = []
     for level in range(1, plan.depth + 1):
         nodes = plan.at_level(level)
-        counted = [n for n in nodes if n.op.name in ("keep", "split")]
-        named.append((f"mark{level}", [u.mark(plan, n, memory) for n in counted]))
         named.append((f"scan{level}", [u.scan(plan, n, memory) for n in nodes]))
         named.append((f"fill{level}", [x for n in nodes if n in plan.filled for x in u.fills(plan, n, memory)]))
     if not plan.depth:
@@ -85,51 +91,56 @@ def make_launches(plan: Plan, memory: Memory, widths: Mapping[str, int | None]) 
     # Long programs first, so that short ones fill the end; those that check stand in front, for they are numbered.
     written.sort(key=lambda x: (x.extent.items, x.body))
     named.append(("write", [*checks, *written]))
+    return _joined(plan, [(name, units) for name, units in named if units or name == "scan0"], len(checks))
+
+
+def _joined(plan: Plan, named: Sequence[tuple[str, list[Unit]]], num_checks: int) -> Launches:
     last = max(k for k, (name, _) in enumerate(named) if name.startswith("scan"))
-    return _joined(plan, [(n, x, k == last) for k, (n, x) in enumerate(named) if x or k == last], len(checks))
-
-
-def _joined(plan: Plan, named: Sequence[tuple[str, list[Unit], bool]], num_checks: int) -> Launches:
     bodies: dict[str, int] = {}
     used: set[str] = {"ragged"}
-    words: list[int] = []
+    begins = sum(o.kind == IDS for o in plan.outputs), 2 * len(plan.nodes)
+    words = [0, *begins]
+    references: list[int] = []
     launches = []
-    for name, units, ends_scans in named:
+    for k, (name, units) in enumerate(named):
         kinds, places = [], []
         for unit in units:
             kinds.append(bodies.setdefault(unit.body, len(bodies)))
             places.append(len(words))
+            references += [len(words) + r for r in unit.references]
             words += unit.words
             used |= unit.used
-        launches.append(Launch(name, tuple(units), tuple(kinds), tuple(places), ends_scans))
-    table = len(words)
-    words += _begin_table(plan)
+        scans = name.startswith("scan")
+        launches.append(Launch(name, tuple(units), tuple(kinds), tuple(places), scans, k == last))
+    words[0] = len(words)
+    for most, place in _begin_table(plan):
+        references.append(len(words))
+        words += [most, place]
     structures = [f"@jit\ndef structure{k}(unit, tile, program, {SHARED}):\n{body}\n" for body, k in bodies.items()]
-    kernels = [_kernel(x) for x in launches]
-    text = module_text(sorted(used), "\n\n".join([*structures, *kernels]))
-    return Launches(tuple(launches), text, tuple(words), table, num_checks)
+    text = module_text(sorted(used), "\n\n".join([*structures, *(_kernel(x) for x in launches)]))
+    return Launches(tuple(launches), text, np.array(words, np.int64), np.array(references, np.int64), num_checks)
 
 
-def _begin_table(plan: Plan) -> list[int]:
-    """Two words for each integer feature: see `put_begins`."""
+def _begin_table(plan: Plan) -> list[tuple[int, int]]:
+    """Of each integer feature, the place of its number of elements, at most, in the table, and that in `out` or -1."""
     numbers = {e: k for k, e in enumerate(plan.values)}
-    words: list[int] = []
+    found = []
     for output in plan.outputs:
         if output.kind == IDS:
             root = root_of(output.expr)
-            words.append(w.FIRST_VALUE + w.VALUE_WORDS * numbers[root] + w.COUNT)
-            words.append(2 * (numbers[root] - len(plan.fields)) if is_node(root) else -1)
-    return words
+            most = w.FIRST_VALUE + w.VALUE_WORDS * numbers[root] + w.COUNT
+            found.append((most, 2 * (numbers[root] - len(plan.fields)) if is_node(root) else -1))
+    return found
 
 
 def _kernel(launch: Launch) -> str:
     place = w.KIND_BITS + w.PLACE_BITS
     lines = [
-        f"@kernel\ndef {launch.name}(header, units, out, work, first):",
+        f"@kernel\ndef {launch.name}(header, out, work, first):",
         "    program = tl.program_id(0)",
         "    word = tl.load(header + first + program)",
         f"    kind = (word & {(1 << w.KIND_BITS) - 1}).to(tl.int32)",
-        f"    unit = units + ((word >> {w.KIND_BITS}) & {(1 << w.PLACE_BITS) - 1})",
+        f"    unit = header + ((word >> {w.KIND_BITS}) & {(1 << w.PLACE_BITS) - 1})",
         f"    tile = (word >> {place}).to(tl.int32)",
     ]
     for kind in dict.fromkeys(launch.kinds):
@@ -139,9 +150,8 @@ def _kernel(launch: Launch) -> str:
             "    tl.debug_barrier()",
             "    arrivals = work.to(tl.pointer_type(tl.int32))",
             "    if tl.atomic_add(arrivals, 1) == tl.num_programs(0) - 1:",
-            f"        table = units + tl.load(header + {w.BEGIN_TABLE})",
-            f"        num = tl.load(header + {w.NUM_BEGINS})",
-            f"        put_begins(table, num, header, out, tl.load(header + {w.BEGINS}), {u.SCAN_ITEMS})",
+            "        table = header + tl.load(header)",
+            f"        put_begins(table, tl.load(header + 1), out, tl.load(header + 2), {u.SCAN_ITEMS})",
             "        tl.store(arrivals, 0)",
         ]
     return "\n".join(lines)

@@ -5,9 +5,8 @@ A *value* has rows of its own: a field, or a *node*, the result of an op on whol
 *root* of an expression is the value whose elements it has. A node that others read is *filled*: its elements lie in
 memory; any other is computed within the features that are made of it.
 
-The nodes of one *level* read fields and filled nodes of levels before. A level takes up to three launches: `mark`
-(what filters keep, how many tokens a string has), `scan` (where every row begins), `fill`. The last launch, `write`,
-computes all features.
+The nodes of one *level* read fields and filled nodes of levels before. A level takes two launches: `scan` says where
+every row begins, `fill` computes elements that others read. The last launch, `write`, computes all features.
 """
 
 from __future__ import annotations

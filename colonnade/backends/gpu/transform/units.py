@@ -27,9 +27,11 @@ from colonnade.ops.truncate import Truncate
 
 ITEMS = 1024
 """Places of a tile."""
+CHECK_ITEMS = 2048
 TEXT_ITEMS = 128
 """The same where strings are read, or digits made: that takes the registers of a thread for each."""
-SCAN_ITEMS = 1024
+SCAN_ITEMS = 2048
+"""Rows of a step of the programs that go over all of them."""
 HEAVY = ("hash_decimal", "sip_decimal")
 
 COUNTS, BAG_ENDS, ROW_ENDS, ONE = "counts", "bag ends", "row ends", "one"
@@ -47,11 +49,12 @@ class Extent:
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit's lines, the device files that they use, its words, and what its tiles are cut from."""
+    """A unit's lines, the device files that they use, its words (and which are references), and its extent."""
 
     body: str
     used: frozenset[str]
     words: tuple[int, ...]
+    references: tuple[int, ...]
     extent: Extent
 
 
@@ -76,7 +79,9 @@ def items_counted(plan: Plan, node: Expr) -> int:
 def made(writer: Writer, what: str, value: Expr | None, items: int) -> Unit:
     """The unit that was written."""
     code = writer.code
-    return Unit(code.text, frozenset(code.used), tuple(code.words), Extent(what, value, items))
+    return Unit(
+        code.text, frozenset(code.used), tuple(code.words), tuple(writer.references), Extent(what, value, items)
+    )
 
 
 # --- write and fill -------------------------------------------------------------------------------------------------
@@ -282,45 +287,18 @@ def _operand(plan: Plan, node: Apply, k: int, expr: Expr, body: Body, memory: Me
     return made(writer, COUNTS, source, items)
 
 
-# --- mark -----------------------------------------------------------------------------------------------------------
-def mark(plan: Plan, node: Apply, memory: Memory) -> Unit:
-    """Counts what comes of each element: one or none by a predicate, or the tokens of a string."""
-    source, items = root_of(node.args[0]), items_counted(plan, node)
-    writer = Writer(plan, memory)
-    code = writer.code
-    code.used.add("ragged")
-    writer.lanes("e", writer.count(source), items)
-    elements = Elements(writer, "e", source)
-    if isinstance(node.op, Split):
-        text = elements.value(node.args[0])
-        assert isinstance(text, Text)
-        find, width = _begin_tokens(writer, node.op, text)
-        code.line("inside = live")
-        code.line("count = live.to(tl.int32)")
-        with code.block("while any_lane(live):"):
-            code.line(f"stop = {find}")
-            code.line("live = live & (stop < end)")
-            code.line("count += live.to(tl.int32)")
-            code.line(f"at = tl.where(live, stop + {width}, at)")
-        code.line("live = inside")
-    else:
-        code.line(f"count = (live & ({elements.number(node.args[1]).name})).to(tl.int32)")
-    code.line("before = running_sum(count) - count")
-    code.line("mark = before * 2 + (count > 0).to(tl.int32)")
-    code.line(f"tl.store({writer.pointer(node, w.MARKS, 'tl.int32')} + e, mark, mask=live)")
-    code.line(f"tl.store({writer.pointer(node, w.TILES, 'tl.int32')} + tile, sum_of(count))")
-    return made(writer, COUNTS, source, items)
-
-
 # --- scan -----------------------------------------------------------------------------------------------------------
 def scan(plan: Plan, node: Apply, memory: Memory) -> Unit:
-    """Where the rows of a node begin, and where their elements come from; one program goes over all of them."""
+    """Where the rows of a node begin, and where their elements come from.
+
+    Facts: of `keep` and `split`, each tile of their operand is counted first; the last to arrive goes over all rows. Of
+    any other node one program does.
+    """
     writer = Writer(plan, memory)
-    code = writer.code
-    code.used.add("ragged")
+    writer.code.used.add("ragged")
     if node.op.name in ("keep", "split"):
-        _scan_counted(writer, node)
-    elif lists_truncated(node, plan.traits):
+        return _counted(writer, node)
+    if lists_truncated(node, plan.traits):
         _scan_lists(writer, node)
     elif isinstance(node.op, Truncate):
         _scan_cut(writer, node)
@@ -329,13 +307,50 @@ def scan(plan: Plan, node: Apply, memory: Memory) -> Unit:
     return made(writer, ONE, None, 1)
 
 
+def _counted(writer: Writer, node: Apply) -> Unit:
+    """Counts what comes of each element: one or none by a predicate, or the tokens of a string."""
+    plan, code = writer.plan, writer.code
+    source, items = root_of(node.args[0]), items_counted(plan, node)
+    writer.lanes("e", writer.count(source), items)
+    elements = Elements(writer, "e", source)
+    if isinstance(node.op, Split):
+        text = elements.value(node.args[0])
+        assert isinstance(text, Text)
+        find, width = _begin_tokens(writer, node.op, text)
+        code.line("inside = live")
+        code.line("come = live.to(tl.int32)")
+        with code.block("while any_lane(live):"):
+            code.line(f"stop = {find}")
+            code.line("live = live & (stop < end)")
+            code.line("come += live.to(tl.int32)")
+            code.line(f"at = tl.where(live, stop + {width}, at)")
+        code.line("live = inside")
+    else:
+        code.line(f"come = (live & ({elements.number(node.args[1]).name})).to(tl.int32)")
+    marks, tiles = writer.pointer(node, w.MARKS, "tl.int32"), writer.pointer(node, w.TILES, "tl.int32")
+    code.line("mark = (running_sum(come) - come) * 2 + (come > 0).to(tl.int32)")
+    code.line(f"tl.store({marks} + e, mark, mask=live)")
+    code.line(f"tl.store({tiles} + tile, sum_of(come))")
+    code.line("tl.debug_barrier()")
+    arrivals = f"(work.to(tl.int64) + {code.parameter(writer.arrivals_place(node))}).to(tl.pointer_type(tl.int32))"
+    arrivals = code.once(arrivals, "a")
+    most = f"(tl.maximum({writer.word(source, w.COUNT)}, 1) + {items - 1}) // {items}"
+    with code.block(f"if tl.atomic_add({arrivals}, 1) == {most} - 1:"):
+        code.line("tl.debug_barrier()")
+        size = f"out + {code.parameter(writer.size_place(node))}"
+        rows = f"{writer.inner(source)}, {writer.inner(node)}, {size}, {writer.count(source)}, {writer.bags(node)}"
+        code.line(f"scan_counted({tiles}, {marks}, {rows}, {items}, {SCAN_ITEMS})")
+        code.line(f"tl.store({arrivals}, 0)")
+    return made(writer, COUNTS, source, items)
+
+
 class _Loop:
     """Steps of SCAN_ITEMS over `num` places `b`, of which each adds `size` to `total`."""
 
-    def __init__(self, writer: Writer, num: str, kind: str = "tl.int64") -> None:
+    def __init__(self, writer: Writer, num: str) -> None:
         self.code = writer.code
         self.code.line(f"num = {num}")
-        self.code.line(f"total = (num * 0).to({kind})")
+        self.code.line("total = num * 0")
         self.code.line("at = num * 0")
 
     def run(self, size: Callable[[], str], store: Callable[[], None]) -> None:
@@ -362,32 +377,6 @@ def _stores_of(writer: Writer, offsets: str, starts: str = "") -> Callable[[], N
 def _sizes(writer: Writer, node: Expr, total: str) -> None:
     """The node's number of elements, for the launches that follow."""
     writer.code.line(f"tl.store(out + {writer.code.parameter(writer.size_place(node))}, {total})")
-
-
-def _scan_counted(writer: Writer, node: Apply) -> None:
-    code, source = writer.code, root_of(node.args[0])
-    items, tiles = items_counted(writer.plan, node), writer.pointer(node, w.TILES, "tl.int32")
-    marks, offsets = writer.pointer(node, w.MARKS, "tl.int32"), writer.inner(node)
-    count = writer.count(source)
-    loop = _Loop(writer, f"({count} + {items - 1}) // {items}", "tl.int32")
-
-    def store() -> None:
-        code.line(f"tl.store({tiles} + b, before, mask=inside)")
-
-    loop.run(lambda: f"tl.load({tiles} + b, mask=inside, other=0)", store)
-    _sizes(writer, node, "total.to(tl.int64)")
-    code.line("tl.debug_barrier()")
-    code.line("at = num * 0")
-    code.line(f"num = {writer.bags(node)} + 1")
-    with code.block("while at < num:"):
-        code.line(f"b = at + tl.arange(0, {SCAN_ITEMS})")
-        code.line("inside = b < num")
-        code.line(f"first = tl.load({writer.inner(source)} + b, mask=inside, other=0)")
-        code.line(f"within = inside & (first >= 0) & (first < {count})")
-        code.line(f"before = tl.load({tiles} + first // {items}, mask=within, other=0)")
-        code.line(f"before += tl.load({marks} + first, mask=within, other=0) >> 1")
-        code.line(f"tl.store({offsets} + b, tl.where(within, before, total).to(tl.int64), mask=inside)")
-        code.line(f"at += {SCAN_ITEMS}")
 
 
 def _cut_row(writer: Writer, op: Truncate, offsets: str, most: str) -> str:
@@ -503,14 +492,14 @@ def _rises(plan: Plan, field: Field, memory: Memory, width: int | None, is_outer
     code = writer.code
     num, end = (writer.rows(), writer.bags(field)) if is_outer else (writer.bags(field), writer.count(field))
     offsets = writer.outer(field) if is_outer else writer.inner(field)
-    writer.lanes("b", f"{num} + 1", ITEMS)
+    writer.lanes("b", f"{num} + 1", CHECK_ITEMS)
     code.line(f"here = tl.load({offsets} + b, mask=live, other=0)")
     code.line(f"after = tl.load({offsets} + b + 1, mask=b < {num}, other=0)")
     code.line(f"bad = ((b == 0) & (here != 0)) | ((b == {num}) & (here != {end})) | ((b < {num}) & (after < here))")
     if width is not None:
         code.line(f"bad = bad | ((b < {num}) & (after - here != {code.parameter(width)}))")
     _flag(writer)
-    return made(writer, ROW_ENDS if is_outer else BAG_ENDS, field, ITEMS)
+    return made(writer, ROW_ENDS if is_outer else BAG_ENDS, field, CHECK_ITEMS)
 
 
 def _agree(plan: Plan, first: Expr, other: Expr, memory: Memory, is_outer: bool) -> Unit:
@@ -518,16 +507,16 @@ def _agree(plan: Plan, first: Expr, other: Expr, memory: Memory, is_outer: bool)
     code = writer.code
     nums = (writer.rows(),) * 2 if is_outer else (writer.bags(first), writer.bags(other))
     offsets = [writer.outer(x) if is_outer else writer.inner(x) for x in (first, other)]
-    writer.lanes("b", f"{nums[0]} + 1", ITEMS)
+    writer.lanes("b", f"{nums[0]} + 1", CHECK_ITEMS)
     here, there = (
         code.let(f"tl.load({o} + b, mask=live & (b <= {n}), other=0)") for o, n in zip(offsets, nums, strict=True)
     )
     code.line(f"bad = ({here} != {there}) | ({nums[0]} != {nums[1]})")
     _flag(writer)
-    return made(writer, ROW_ENDS if is_outer else BAG_ENDS, first, ITEMS)
+    return made(writer, ROW_ENDS if is_outer else BAG_ENDS, first, CHECK_ITEMS)
 
 
 def _flag(writer: Writer) -> None:
     writer.code.used.add("text")
-    flags = f"out + tl.load(header + {w.FLAGS}) + program"
+    flags = f"out + {writer.entry(w.FLAGS)} + program"
     writer.code.line(f"tl.store({flags}, any_lane(live & bad).to(tl.int64))")

@@ -1,21 +1,19 @@
 """Where what the launches of a transform read and write lies. Units: words of 8 bytes, unless it says bytes.
 
-The *header* (int64, on the device) says it of one batch: its first words, then `VALUE_WORDS` a value, then
-`OUTPUT_WORDS` an output, then for each launch a word a program, which holds the number of a structure, the place of
-a descriptor and the number of a tile. The words of a field are addresses; those of a node are bytes from the begin of
-`work`, which is used again by every batch, or of `out`, which holds the results.
+Of each batch a *table* is made on the host: its first words, then `VALUE_WORDS` a value, then `OUTPUT_WORDS` an output.
+The words of a field are addresses; those of a node are bytes from the begin of `work`, which is used again by every
+batch, or of `out`, which holds the results. The *header*, which goes to the device, has what of it each unit needs in
+the unit's descriptor; two words for each integer feature, which `put_begins` reads; then for each launch a word a
+program, which holds the number of a structure, the place of a descriptor and the number of a tile.
 
-`out` begins with two words a node, its elements and its lists as `scan` counts them; then where the ids of each
-feature begin, and where the last end; then a word a program that checks offsets, 0 where they are good.
+`out` begins with two words a node, its elements and its lists as they are counted; then where the ids of each feature
+begin, and where the last end; then a word a program that checks offsets, 0 where they are good.
 """
 
 from __future__ import annotations
 
-ROWS, IDS, BEGINS, NUM_BEGINS, BEGIN_TABLE, FLAGS = range(6)
-"""ROWS: of the batch.   IDS: the first byte of all ids in `out`.   BEGINS, FLAGS: words of `out`.   NUM_BEGINS: integer
-features; BEGIN_TABLE: the word of the descriptors from which on their two words lie, the header's word of their number
-of elements and, of a node, the word of `out`, else -1.
-"""
+ROWS, IDS, FLAGS = range(3)
+"""ROWS: of the batch.   IDS: the first byte of all ids in `out`.   FLAGS: the first word of those that checks write."""
 FIRST_VALUE = 8
 
 DATA, COUNT, INNER, BAGS, OUTER, WEIGHTS, TEXT, MARKS, TILES, SHIFTS, STARTS = range(11)
@@ -34,7 +32,7 @@ BEGIN, FACTORS = range(2)
 OUTPUT_WORDS = 2
 
 ARRIVALS = 16
-"""Bytes at the begin of `work` that count programs: zeros between calls."""
+"""Bytes at the begin of `work`; there, and in an int32 a node behind it, programs are counted: zeros between calls."""
 
 KIND_BITS, PLACE_BITS = 10, 26
 """Bits of a program's word: of its structure and of its descriptor's place; the tile follows."""

@@ -1,4 +1,4 @@
-"""What the units of a transform have in common: words of the header, elements, weights, stores.
+"""What the units of a transform have in common: words of the table, elements, weights, stores.
 
 Legend: N lanes of a tile; `e` [N] places of elements that are read, `j` [N] places of results, `live` [N] whether a
 lane has one.
@@ -28,30 +28,32 @@ class Element:
 
 
 class Writer:
-    """Writes one unit."""
+    """Writes one unit. references: those of its words that are places of words of the table, which the header has."""
 
     def __init__(self, plan: Plan, memory: Memory) -> None:
         self.plan = plan
         self.code = Code(memory)
+        self.references: list[int] = []
         self._numbers = {e: k for k, e in enumerate(plan.values)}
         self._once: dict[tuple[object, ...], str] = {}
 
     # --- words ------------------------------------------------------------------------------------------------------
     def place(self, expr: Expr, word: int) -> int:
-        """The place of a value's word in the header."""
+        """The place of a value's word in the table."""
         return w.FIRST_VALUE + w.VALUE_WORDS * self._numbers[expr] + word
 
     def word(self, expr: Expr, word: int) -> str:
         """The variable that holds a value's word."""
-        return self._known(("word", expr, word), lambda: self.header(self.place(expr, word)))
+        return self._known(("word", expr, word), lambda: self.entry(self.place(expr, word)))
 
-    def header(self, place: int) -> str:
-        """The variable that holds a word of the header."""
-        return self.code.once(f"tl.load(header + {self.code.parameter(place)})", "w")
+    def entry(self, place: int) -> str:
+        """The variable that holds a word of the table."""
+        self.references.append(len(self.code.words))
+        return self.code.parameter(place)
 
     def rows(self) -> str:
         """The variable that holds the number of batch rows."""
-        return self._known(("rows",), lambda: self.code.once(f"tl.load(header + {w.ROWS})", "w"))
+        return self._known(("rows",), lambda: self.entry(w.ROWS))
 
     def pointer(self, expr: Expr, word: int, to: str) -> str:
         """The variable that holds the pointer that a value's word gives."""
@@ -65,8 +67,8 @@ class Writer:
         return self.code.once(f"{at}.to(tl.pointer_type({to}))", "a")
 
     def in_out(self, place: int, to: str) -> str:
-        """The pointer to bytes of `out` that a word of the header gives."""
-        return self.code.once(f"(out.to(tl.int64) + {self.header(place)}).to(tl.pointer_type({to}))", "a")
+        """The pointer to bytes of `out` that a word of the table gives."""
+        return self.code.once(f"(out.to(tl.int64) + {self.entry(place)}).to(tl.pointer_type({to}))", "a")
 
     def inner(self, expr: Expr) -> str:
         """The pointer to a value's offsets, which count elements."""
@@ -79,6 +81,10 @@ class Writer:
     def size_place(self, node: Expr) -> int:
         """The word of `out` that holds a node's number of elements; that of its lists follows."""
         return 2 * (self._numbers[node] - len(self.plan.fields))
+
+    def arrivals_place(self, node: Expr) -> int:
+        """The byte of `work` where the programs that count a node's elements are counted."""
+        return w.ARRIVALS + 2 * self.size_place(node)
 
     def count(self, expr: Expr) -> str:
         """The variable that holds a value's number of elements, of which none lies outside its memory."""
@@ -136,7 +142,7 @@ class Writer:
         value = element.value
         assert isinstance(value, Number)
         if output.kind == IDS:
-            ids = self.code.once(f"(out.to(tl.int64) + tl.load(header + {w.IDS})).to(tl.pointer_type(tl.int64))", "a")
+            ids = self.in_out(w.IDS, "tl.int64")
             before = [o for o in self.plan.outputs if o.kind == IDS].index(output)
             begin = self.code.parameter(2 * len(self.plan.nodes) + before)
             begin = self.code.once(f"tl.load(out + {begin})", "b")
