@@ -19,7 +19,7 @@ from colonnade.backends.gpu import accelerator
 from colonnade.backends.gpu.emit import Memory
 from colonnade.backends.gpu.source import load
 from colonnade.backends.gpu.transform import words as w
-from colonnade.backends.gpu.transform.arrange import Arranged, Arranger, Span
+from colonnade.backends.gpu.transform.arrange import Arranged, Arranger
 from colonnade.backends.gpu.transform.launches import OPTIONS, make_launches
 from colonnade.backends.gpu.transform.plan import (
     DENSE,
@@ -30,11 +30,9 @@ from colonnade.backends.gpu.transform.plan import (
     Traits,
     is_node,
     make_plan,
-    root_of,
-    rows_of,
 )
 from colonnade.config import settings
-from colonnade.core.expr import Apply, Expr, Field
+from colonnade.core.expr import Apply, Expr
 from colonnade.core.ragged import Ragged
 from colonnade.core.strings import Strings
 from colonnade.errors import ConsistencyError
@@ -43,9 +41,10 @@ from colonnade.frontends.feature_set import FeatureSet
 from colonnade.ops.cast import BOUNDS
 from colonnade.ops.weigh import Weigh
 from colonnade.train.features.device_batch import DeviceStrings, Held, Packing, has_offsets, held_apart
+from colonnade.train.features.device_views import Views
 from colonnade.train.features.placed import Placer
 from colonnade.train.features.reference import ReferenceTransform
-from colonnade.train.features.transformed import Transformed, views_of
+from colonnade.train.features.transformed import Transformed
 
 Array = npt.NDArray[Any]
 SLACK = 1.125
@@ -86,6 +85,7 @@ class GpuTransform:
         self._arranger = Arranger(self.plan, self.launches)
         module = load(self.launches.text, settings().cache_dir / "gpu", interpret=interpret)
         self._kernels = [getattr(module, launch.name) for launch in self.launches.launches]
+        self._views = Views(self.plan)
         self._placer = Placer(self._specs, len(self._specs))
         self._known: dict[Expr, int] = {}
         self._ends: dict[tuple[int, int], torch.Tensor] = {}
@@ -209,7 +209,7 @@ class GpuTransform:
             found: dict[Expr, int] = dict(zip(self.plan.nodes, head[0:num:2].tolist(), strict=True))
             first = len(self._specs)
             if all(n <= arranged.counts[first + k] for k, n in enumerate(found.values())):
-                return self._result(batch, out, found, head[1:num:2].tolist())
+                return self._views.of(batch.held, arranged, out, head[:num].reshape(-1, 2))
             for node, count in found.items():
                 self._known[node] = max(self._known.get(node, 0), int(SLACK * count))
             batch = self._with_header(batch.source, batch.held)
@@ -219,58 +219,6 @@ class GpuTransform:
         """Raise what is wrong with a batch, as the reference finds it."""
         ReferenceTransform(self.features)({name: _on_host(x) for name, x in batch.source.items()})
         raise _unexplained()
-
-    def _result(
-        self, batch: DeviceBatch, out: torch.Tensor, found: Mapping[Expr, int], lists: list[int]
-    ) -> Transformed:
-        arranged, rows, data = batch.arranged, batch.held.rows, out.view(torch.uint8)
-        numbers = {e: k for k, e in enumerate(self.plan.values)}
-        bags: dict[Expr, int] = dict(zip(self.plan.nodes, lists, strict=True))
-
-        def view(span: Span, dtype: torch.dtype, count: int) -> torch.Tensor:
-            return data[span.begin : span.begin + count * span.item].view(dtype)
-
-        def offsets(root: Expr) -> tuple[torch.Tensor, ...]:
-            if isinstance(root, Field):
-                return batch.held.offsets[numbers[root]]
-            above, number = rows_of(root), numbers[root]
-            outer: tuple[torch.Tensor, ...] = ()
-            num_bags = rows
-            if isinstance(above, Field):
-                outer = batch.held.offsets[numbers[above]][:-1]
-                num_bags = int(batch.held.words[numbers[above], w.BAGS])
-            elif numbers[above] in arranged.outer:
-                outer = (view(arranged.outer[numbers[above]], torch.int64, rows + 1),)
-                num_bags = bags[above]
-            return (*outer, view(arranged.inner[number], torch.int64, num_bags + 1))
-
-        def count_of(root: Expr) -> int:
-            return found[root] if is_node(root) else int(batch.held.words[numbers[root], w.COUNT])
-
-        roots = [root_of(o.expr) for o in self.plan.outputs]
-        counts = [count_of(r) for r in roots]
-        integers = [n for n, o in zip(counts, self.plan.outputs, strict=True) if o.kind == IDS]
-        ids = view(arranged.ids, torch.int64, sum(integers))
-        parts = iter(views_of(ids, integers))
-        sparse: dict[str, Ragged] = {}
-        dense: dict[str, torch.Tensor] = {}
-        made: dict[Expr, tuple[torch.Tensor, ...]] = {}
-        for k, (output, root, count) in enumerate(zip(self.plan.outputs, roots, counts, strict=True)):
-            if output.kind == DENSE:
-                width = self._traits(output.expr).width or 0
-                dense[output.name] = view(arranged.values[k], torch.float32, rows * width).view(rows, width)
-                continue
-            dtype = torch.float64 if output.kind == FLOAT64 else torch.float32
-            values = next(parts) if output.kind == IDS else view(arranged.values[k], dtype, count)
-            if root not in made:
-                made[root] = offsets(root)
-            weights = None
-            if output.own_weights:
-                weights = view(arranged.weights[k], torch.float32, count)
-            elif self._traits(output.expr).weighted:
-                weights = batch.held.weights[numbers[root]]
-            sparse[output.name] = Ragged(values, made[root], weights)
-        return Transformed(rows, sparse, dense, ids)
 
 
 @dataclass(frozen=True, eq=False)
