@@ -27,10 +27,10 @@ from colonnade.ops.truncate import Truncate
 
 ITEMS = 1024
 """Places of a tile."""
-CHECK_ITEMS = 2048
+CHECK_ITEMS = 1024
 TEXT_ITEMS = 128
 """The same where strings are read, or digits made: that takes the registers of a thread for each."""
-SCAN_ITEMS = 2048
+SCAN_ITEMS = 1024
 """Rows of a step of the programs that go over all of them."""
 HEAVY = ("hash_decimal", "sip_decimal")
 
