@@ -164,7 +164,7 @@ class Arranger:
             row[w.TILES] = work.take(-(-elements // items_counted(plan, node)), 4).begin
             return
         if node.op.name != "cross":
-            row[w.SHIFTS] = work.take(bags * (len(node.args) if node.op.name == "combine" else 1), 8).begin
+            row[w.SHIFTS] = work.take(bags * (len(node.args) if node.op.name == "combine" else 1), 4).begin
         if node.op.name != "combine":
             row[w.STARTS] = work.take(bags, 4).begin
 

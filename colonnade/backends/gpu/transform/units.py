@@ -186,7 +186,7 @@ def _cut(plan: Plan, node: Apply, expr: Expr, body: Body, memory: Memory) -> Uni
             code.line(f"row = j // tl.maximum({code.parameter(op.length)}, 1).to(tl.int32)")
         else:
             _rows_of_tile(writer, node, items)
-        shifts = writer.pointer(node, w.SHIFTS, "tl.int64")
+        shifts = writer.pointer(node, w.SHIFTS, "tl.int32")
         code.line(f"p = j + tl.load({shifts} + row, mask=live, other=0)")
         code.line("all_live = live")
         if fills:
@@ -239,7 +239,7 @@ def _choices(plan: Plan, node: Apply, expr: Expr, body: Body, memory: Memory) ->
         found: list[Element] = []
         for k, x in reversed(list(enumerate(node.args))):
             source = root_of(x)
-            begin = code.let(f"tl.load({writer.inner(source)} + row, mask=all_live, other=0)")
+            begin = code.let(f"tl.load({writer.inner(source)} + row, mask=all_live, other=0).to(tl.int32)")
             place = "choice"
             if k > 0:
                 end = code.let(f"tl.load({writer.inner(source)} + row + 1, mask=all_live, other=1)")
@@ -277,7 +277,7 @@ def _operand(plan: Plan, node: Apply, k: int, expr: Expr, body: Body, memory: Me
     writer.lanes("e", writer.count(source), items)
     code.line(f"row = {writer.row_of(writer.inner(source), writer.bags(node), 'e')}")
     first = f"{code.parameter(k)} * {writer.rows()}"
-    shifts = writer.pointer(node, w.SHIFTS, "tl.int64")
+    shifts = writer.pointer(node, w.SHIFTS, "tl.int32")
     code.line(f"j = e + tl.load({shifts} + {first} + row, mask=live, other=0)")
     code.line(f"live = live & (j >= 0) & (j < {writer.count(node)})")
     element = Elements(writer, "e", source).element(x)
@@ -390,13 +390,13 @@ def _cut_row(writer: Writer, op: Truncate, offsets: str, most: str) -> str:
 
 def _scan_cut(writer: Writer, node: Apply) -> None:
     code, source, op = writer.code, root_of(node.args[0]), node.op
-    offsets, shifts = writer.inner(node), writer.pointer(node, w.SHIFTS, "tl.int64")
+    offsets, shifts = writer.inner(node), writer.pointer(node, w.SHIFTS, "tl.int32")
     loop = _Loop(writer, writer.rows())
     code.line(f"tl.store({offsets}, total)")
 
     def store() -> None:
         _stores_of(writer, offsets, writer.pointer(node, w.STARTS, "tl.int32"))()
-        code.line(f"tl.store({shifts} + b, first - before, mask=inside)")
+        code.line(f"tl.store({shifts} + b, (first - before).to(tl.int32), mask=inside)")
 
     loop.run(lambda: _cut_row(writer, op, writer.inner(source), writer.count(source)), store)
     _sizes(writer, node, "total")
@@ -429,7 +429,9 @@ def _scan_lists(writer: Writer, node: Apply) -> None:
 
     def store() -> None:
         _stores_of(writer, inner, writer.pointer(node, w.STARTS, "tl.int32"))()
-        code.line(f"tl.store({writer.pointer(node, w.SHIFTS, 'tl.int64')} + b, begin - before, mask=inside)")
+        code.line(
+            f"tl.store({writer.pointer(node, w.SHIFTS, 'tl.int32')} + b, (begin - before).to(tl.int32), mask=inside)"
+        )
 
     lists.run(size, store)
     _sizes(writer, node, "total")
@@ -460,10 +462,10 @@ def _scan_operands(writer: Writer, node: Apply) -> None:
         _stores_of(writer, offsets, writer.pointer(node, w.STARTS, "tl.int32") if chosen else "")()
         if chosen:
             return
-        shifts = writer.pointer(node, w.SHIFTS, "tl.int64")
+        shifts = writer.pointer(node, w.SHIFTS, "tl.int32")
         for k in range(len(node.args)):
             place = f"{shifts} + {code.parameter(k)} * {writer.rows()} + b"
-            code.line(f"tl.store({place}, before - begin{k}, mask=inside)")
+            code.line(f"tl.store({place}, (before - begin{k}).to(tl.int32), mask=inside)")
             code.line(f"before += n{k}")
 
     loop.run(size, store)

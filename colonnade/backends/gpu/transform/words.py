@@ -21,7 +21,7 @@ DATA, COUNT, INNER, BAGS, OUTER, WEIGHTS, TEXT, MARKS, TILES, SHIFTS, STARTS = r
 TEXT: bytes of a field of strings, lengths of a node's.   MARKS: of a node whose elements are counted, an int32 for each
 element of its operand: twice how many come before it in the tile, and whether any come of it.   TILES: an int32 a tile:
 how many come of it, then how many before it.   SHIFTS: what is added to a place to get the place it comes from, or goes
-to: an int64 a row or list, for each operand.   STARTS: the offsets as int32, of a node whose rows are sought.
+to: an int32 a row or list, for each operand.   STARTS: the offsets as int32, of a node whose rows are sought.
 """
 VALUE_WORDS = 12
 IN_OUT = (INNER, OUTER)
