@@ -75,6 +75,19 @@ class FeatureEngine(torch.nn.Module):
         )
 
         self._wanted = self._looked_at()
+        self._runs = {
+            name: self._runs_of(names) for name, names in self.outputs.items() if not self._is_alone(names[0])
+        }
+
+    def _runs_of(self, names: Sequence[str]) -> list[tuple[list[str], int, int]]:
+        """Neighbours of an output that are dense, or are not: from which column of its pooled rows to which."""
+        made, at = [], 0
+        for _, run in itertools.groupby(names, lambda name: self._embedding(name) is None):
+            members = list(run)
+            width = sum(e.embedding_dim for n in members if (e := self._embedding(n)) is not None)
+            made.append((members, at, at + width))
+            at += width
+        return made
 
     def _looked_at(self) -> LookedUp:
         """What is taken of a transform: all ids, the numbers and the rows of sequences that outputs hold."""
@@ -159,17 +172,11 @@ class FeatureEngine(torch.nn.Module):
     def _output(
         self, name: str, names: Sequence[str], rows: Mapping[str, torch.Tensor], found: Transformed
     ) -> torch.Tensor | RaggedRows:
-        if self._is_alone(names[0]):
+        if name not in self._runs:
             return self._sequence(names[0], rows[name], found)
         parts: list[torch.Tensor] = []
-        at = 0
-        for dense, run in _runs(names, found.dense):
-            if dense:
-                parts += [found.dense[n] for n in run]
-                continue
-            width = sum(e.embedding_dim for n in run if (e := self._embedding(n)) is not None)
-            parts.append(rows[name][:, at : at + width])
-            at += width
+        for run, begin, end in self._runs[name]:
+            parts += [found.dense[n] for n in run] if end == begin else [rows[name][:, begin:end]]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def _sequence(self, name: str, values: torch.Tensor, found: Transformed) -> torch.Tensor | RaggedRows:
@@ -204,12 +211,6 @@ class FeatureEngine(torch.nn.Module):
             values, _ = self.embedding.table(table.name).read(torch.arange(rows[table.name]))
             tables[table.name] = values.numpy() if table.dtype == "float32" else encode(values.numpy(), table.dtype)
         return program, Weights(tables, {}, consts_of(program))
-
-
-def _runs(names: Sequence[str], dense: Mapping[str, Any]) -> Iterator[tuple[bool, list[str]]]:
-    """The names in runs of dense features and of others."""
-    for is_dense, run in itertools.groupby(names, lambda name: name in dense):
-        yield is_dense, list(run)
 
 
 def _weights(given: Sequence[Ragged], starts: Sequence[int], count: int) -> torch.Tensor:

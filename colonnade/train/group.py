@@ -169,15 +169,23 @@ class TableGroup:
         """Update the rows that are not -1."""
         changed = np.bincount(update.tables[update.rows >= 0], minlength=len(self.configs)) > 0
         self.updates += changed
-        scalars = np.zeros((len(self.configs), NUM_SCALARS), np.float32)
-        for table in np.flatnonzero(changed):
-            optimizer = self.configs[table].optimizer
-            numbers = optimizer.scalars(int(self.updates[table]), optimizer.rate(step))
-            scalars[table, : len(numbers)] = numbers
+        scalars = self._scalars(np.flatnonzero(changed), step)
         loop = self._loops[self.configs[0].optimizer.loop]
         grads = update.grads.contiguous()
         at = (address_of(update.rows), address_of(update.tables), grads.data_ptr())
         loop(self.store.at, *at, len(update.rows), address_of(scalars))
+
+    def _scalars(self, tables: Array, step: int) -> Array:
+        """The numbers that the loop reads of some tables, float32 [tables, NUM_SCALARS]."""
+        made = np.zeros((len(self.configs), NUM_SCALARS), np.float32)
+        known: dict[tuple[int, int], tuple[float, ...]] = {}
+        for table, updates in zip(tables.tolist(), self.updates[tables].tolist(), strict=True):
+            optimizer = self.configs[table].optimizer
+            numbers = known.get((id(optimizer), updates))
+            if numbers is None:
+                numbers = known[id(optimizer), updates] = optimizer.scalars(updates, optimizer.rate(step))
+            made[table, : len(numbers)] = numbers
+        return made
 
     # --- eviction ---------------------------------------------------------------------------------------------------
     def evict(self, step: int) -> dict[str, int]:

@@ -28,7 +28,7 @@ from colonnade.train.loops.narrow import store_bf16, store_f16
 from colonnade.train.loops.philox import draw_four
 from colonnade.train.loops.slots import hash_of, publish, row_at, table_at, withdraw
 
-AHEAD = 8
+AHEAD = 16
 LINE = 64
 
 

@@ -25,6 +25,8 @@ Rows = npt.NDArray[np.int64]
 
 BLOCK_BYTES = 1 << 22
 """The least size of a block: numpy asks for huge pages from here on."""
+HUGE = 1 << 21
+"""A huge page begins at a multiple. Without them, finding the page of a row costs as much as reading it."""
 FEWEST_SLOTS = 64
 LINE = 64
 
@@ -113,7 +115,7 @@ class Store:
         ):
             self._set(word, value)
         self.budget.take(8 * FEWEST_SLOTS, name)
-        self._use_slots(np.zeros(FEWEST_SLOTS, np.uint64))
+        self._use_slots(_no_slots(FEWEST_SLOTS))
 
     def _describe(self, number: int, fresh: Fresh) -> None:
         self._states[number] = fresh.states
@@ -150,7 +152,8 @@ class Store:
     @property
     def bytes(self) -> int:
         """Memory in use: blocks, slots, lists."""
-        return sum(x.nbytes for x in (*self._blocks, self._addresses, self._slots, self._free))
+        blocks = len(self._addresses) * (self.layout.row_bytes << self._shift)
+        return blocks + sum(x.nbytes for x in (self._addresses, self._slots, self._free))
 
     @property
     def keys_of_hash(self) -> npt.NDArray[np.uint64]:
@@ -173,20 +176,20 @@ class Store:
     def reserve(self, more: int) -> None:
         """Make room for so many new rows. Errors: BudgetError, before anything is changed."""
         blocks, slots = self._growth(more)
-        block_bytes = (self.layout.row_bytes << self._shift) + LINE
+        block_bytes = self.layout.row_bytes << self._shift
         lists = 8 * (blocks << self._shift) if blocks else 0
         self.budget.take(blocks * (block_bytes + 8) + lists + 8 * (slots - len(self._slots)), self.name)
         if blocks:
             self._add_blocks(blocks, block_bytes)
         if slots > len(self._slots):
-            self._use_slots(np.zeros(slots, np.uint64))
+            self._use_slots(_no_slots(slots))
             self._loops["rehash"](self.at)
 
     def _add_blocks(self, count: int, size: int) -> None:
-        self._blocks += [np.empty(size, np.uint8) for _ in range(count)]
-        starts = [address_of(block) for block in self._blocks]
-        self._addresses = np.array([start + -start % LINE for start in starts], np.int64)
-        free = np.zeros(len(self._blocks) << self._shift, np.int64)
+        memory, start = _aligned(count * size)
+        self._blocks.append(memory)
+        self._addresses = np.concatenate((self._addresses, start + size * np.arange(count)))
+        free = np.zeros(len(self._addresses) << self._shift, np.int64)
         free[: len(self._free)] = self._free
         self._free = free
         self._set(w.BLOCKS, address_of(self._addresses))
@@ -301,6 +304,23 @@ class Store:
     def _write(self, rows: Rows, offset: int, values: Array) -> None:
         size = values.shape[1] * values.itemsize
         self._loops["write_part"](self.at, address_of(rows), len(rows), offset, size, address_of(values))
+
+
+def _aligned(size: int) -> tuple[Array, int]:
+    """Memory, and where in it so many bytes begin at a huge page. Facts: what lies before and behind is not touched."""
+    memory = np.empty(size + HUGE, np.uint8)
+    start = address_of(memory)
+    return memory, start + -start % HUGE
+
+
+def _no_slots(count: int) -> npt.NDArray[np.uint64]:
+    if 8 * count < BLOCK_BYTES:
+        return np.zeros(count, np.uint64)
+    memory, start = _aligned(8 * count)
+    begin = start - address_of(memory)
+    slots: npt.NDArray[np.uint64] = memory[begin : begin + 8 * count].view(np.uint64)
+    slots.fill(0)
+    return slots
 
 
 CARRIER: dict[str, np.dtype[Any]] = {
