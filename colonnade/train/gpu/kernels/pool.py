@@ -1,18 +1,19 @@
-"""Pooling: short bags many at a time, each a lane; long ones noted, cut into pieces, and pooled by a second kernel.
+"""Pooling: short bags many at a time, each a lane; long ones noted, cut into pieces, and pooled by a second launch.
 
 Every value has one writer. A bag of several pieces leaves their sums in memory; the program that comes last adds them
-in the order of the pieces: the same bits each run.
+in the order of the pieces: the same bits each run. `gpu/launches.py` writes the kernels: a branch a group of segments.
 
-Legend: S units (segments of one matrix and one flat output); B batch rows; N elements; D embedding_dim; R bags of a
-tile; E elements of a step; a unit is UNIT words: feature, where its column begins in the flat output (`before`, to be
-multiplied by B, and `at`), the stride between batch rows, how it is pooled, whether it is weighted.
+Legend: S units (segments of a group, those wider than BLOCK several times); B batch rows; N elements; D embedding_dim;
+R bags of a tile; E elements of a step. A unit is eight words: feature, where its column begins in the flat output
+(`before`, to be multiplied by B, and `at`), the stride between batch rows, how it is pooled, whether it is weighted,
+its group, and its first value of a row.
 """
 
 from __future__ import annotations
 
 import triton.language as tl
 
-from colonnade.backends.gpu.device.jit import jit, kernel
+from colonnade.backends.gpu.device.jit import jit
 from colonnade.backends.gpu.device.lookup import total
 from colonnade.backends.gpu.device.reduce import greatest_row, sum_of_rows
 from colonnade.backends.gpu.device.text import greatest
@@ -63,9 +64,9 @@ def divisor_of(weights, begin, finish, n, pooling, weighted, WEIGHTED: tl.conste
 
 
 @jit
-def note_long(queue, counters, unit, b, n, is_long, R: tl.constexpr, PIECE: tl.constexpr):
+def note_long(queue, counters, unit, b, n, is_long, piece, R: tl.constexpr):
     """Write down the pieces of long bags: unit, batch row, piece, and where the bag's partial sums begin."""
-    pieces = tl.where(is_long, (n + PIECE - 1) // PIECE, 0).to(tl.int32)
+    pieces = tl.where(is_long, (n + piece - 1) // piece, 0).to(tl.int32)
     num_pieces = total(pieces)
     if num_pieces > 0:
         several = tl.where(pieces > 1, pieces, 0)
@@ -86,8 +87,34 @@ def note_long(queue, counters, unit, b, n, is_long, R: tl.constexpr, PIECE: tl.c
             k += 1
 
 
-@kernel
-def pool_bags(
+@jit
+def bags_of(tile, offsets, word, count, R: tl.constexpr, UNPOOLED: tl.constexpr):
+    """The bags of a tile: their numbers, which there are, where their elements begin, and how many those are.
+
+    UNPOOLED: every element of one feature is a bag of its own; `count` is their number, `offsets` the feature's.
+    """
+    b = tile.to(tl.int64) * R + tl.arange(0, R)
+    live = b < count
+    if UNPOOLED:
+        begin = tl.load(offsets) + b
+        n = live.to(tl.int64)
+    else:
+        ends = offsets + tl.load(word) * (count + 1) + b
+        begin = tl.load(ends, mask=live, other=0)
+        n = tl.load(ends + 1, mask=live, other=0) - begin
+    return b, live, begin, n
+
+
+@jit
+def column_of(flat, word, count, ALIGN: tl.constexpr):
+    """Where a unit's column of a flat output begins, and the stride between its batch rows."""
+    at = tl.multiple_of(tl.load(word + 1) * count + tl.load(word + 2), ALIGN)
+    return flat + at, tl.multiple_of(tl.load(word + 3), ALIGN)
+
+
+@jit
+def pool_bags_of(
+    program,
     rows,
     offsets,
     inverse,
@@ -97,46 +124,38 @@ def pool_bags(
     queue,
     counters,
     count,
-    num,
+    piece,
+    FIRST: tl.constexpr,
+    UNITS: tl.constexpr,
     DIM: tl.constexpr,
     ROW: tl.constexpr,
     BLOCK: tl.constexpr,
-    CHUNKS: tl.constexpr,
     R: tl.constexpr,
     SHORT: tl.constexpr,
-    PIECE: tl.constexpr,
     ALIGN: tl.constexpr,
     WEIGHTED: tl.constexpr,
     MAX: tl.constexpr,
     DIVIDED: tl.constexpr,
     UNPOOLED: tl.constexpr,
 ):
-    """Kernel: the outputs of bags of up to SHORT elements, zeros for empty ones; the others are noted.
+    """The outputs of a tile's bags of up to SHORT elements, zeros for empty ones; the others are noted.
 
-    rows: float32 [U, ROW].   offsets: int64 [F, B + 1].   inverse: [N].   weights: float32 [N].
-    count: B.   num: S.   UNPOOLED: every element of one feature is a bag of its own; `count` is their number, `offsets`
-    the feature's.
+    program: a tile of the first unit, then of the next.   rows: float32 [U, ROW].   offsets: int64 [F, B + 1].
+    inverse: [N].   weights: float32 [N].   count: B.   FIRST, UNITS: the group's units.
     """
-    program = tl.program_id(0)
-    chunk = program % CHUNKS
-    unit = program // CHUNKS % num
-    tile = program // CHUNKS // num
+    unit = FIRST + program % UNITS
     word = units + unit * 8
-    feature = tl.load(word)
-    stride = tl.multiple_of(tl.load(word + 3), ALIGN)
     pooling = tl.load(word + 4)
     weighted = tl.load(word + 5)
-    to = out + tl.multiple_of(tl.load(word + 1) * count + tl.load(word + 2), ALIGN)
-    b = tile.to(tl.int64) * R + tl.arange(0, R)
-    live = b < count
-    if UNPOOLED:
-        begin = tl.load(offsets) + b
-        n = live.to(tl.int64)
-    else:
-        ends = offsets + feature * (count + 1) + b
-        begin = tl.load(ends, mask=live, other=0)
-        n = tl.load(ends + 1, mask=live, other=0) - begin
-    d = chunk * BLOCK + tl.arange(0, BLOCK)
+    to, stride = column_of(out, word, count, ALIGN)
+    b, live, begin, n = bags_of(program // UNITS, offsets, word, count, R, UNPOOLED)
+    d = tl.arange(0, BLOCK)
+    source = rows
+    is_column = d < DIM
+    if BLOCK < DIM:
+        first = tl.multiple_of(tl.load(word + 7), BLOCK)
+        source = rows + first
+        is_column = d < DIM - first
     is_short = live & (n <= SHORT)
     length = tl.where(is_short, n, 0).to(tl.int32)
     longest = greatest(length)
@@ -149,9 +168,9 @@ def pool_bags(
         more = e < length
         u = tl.load(inverse + begin + e, mask=more, other=0).to(tl.int64)
         is_value = more[:, None]
-        if BLOCK * CHUNKS != DIM:
-            is_value = is_value & (d < DIM)[None, :]
-        x = tl.load(rows + u[:, None] * ROW + d[None, :], mask=is_value, other=0.0)
+        if BLOCK != DIM:
+            is_value = is_value & is_column[None, :]
+        x = tl.load(source + u[:, None] * ROW + d[None, :], mask=is_value, other=0.0)
         if WEIGHTED:
             w = tl.load(weights + begin + e, mask=more & (weighted != 0), other=1.0)
             x = x * w[:, None]
@@ -165,103 +184,101 @@ def pool_bags(
         sums = divided(sums, divisor(weight, pooling)[:, None])
     sums = tl.where((length > 0)[:, None], sums, 0.0)
     is_written = is_short[:, None]
-    if BLOCK * CHUNKS != DIM:
-        is_written = is_written & (d < DIM)[None, :]
+    if BLOCK != DIM:
+        is_written = is_written & is_column[None, :]
     tl.store(to + b[:, None] * stride + d[None, :], sums, mask=is_written)
-    if not UNPOOLED and chunk == 0:
-        note_long(queue, counters, unit, b, n, live & (n > SHORT), R, PIECE)
+    if not UNPOOLED:
+        note_long(queue, counters, unit, b, n, live & (n > SHORT), piece, R)
 
 
-@kernel
-def pool_pieces(
+@jit
+def pool_piece_of(
+    entry,
     rows,
     offsets,
     inverse,
     weights,
     out,
     units,
-    queue,
     counters,
     partials,
     count,
-    step,
+    piece,
     DIM: tl.constexpr,
     ROW: tl.constexpr,
     BLOCK: tl.constexpr,
-    CHUNKS: tl.constexpr,
     E: tl.constexpr,
-    PIECE: tl.constexpr,
+    WIDE: tl.constexpr,
     ALIGN: tl.constexpr,
     WEIGHTED: tl.constexpr,
     MAX: tl.constexpr,
     DIVIDED: tl.constexpr,
 ):
-    """Kernel: the outputs of the bags that `pool_bags` noted.
+    """A piece of a bag that was noted; who comes last writes the bag's output.
 
-    counters: int32, how many pieces, how many slots of partial sums, then of each bag how many pieces have come.
-    partials: float32 [slots, CHUNKS, BLOCK].   step: programs that share the work.
+    entry: what was noted.   counters: int32, how many pieces, how many slots of partial sums, then of each bag how many
+    pieces have come.   partials: float32 [slots, WIDE].
     """
-    work = tl.load(counters) * CHUNKS
-    i = tl.program_id(0)
-    while i < work:
-        chunk = i % CHUNKS
-        entry = queue + (i // CHUNKS).to(tl.int64) * 4
-        word = units + tl.load(entry).to(tl.int64) * 8
-        b = tl.load(entry + 1).to(tl.int64)
-        k = tl.load(entry + 2)
-        slot = tl.load(entry + 3).to(tl.int64)
-        ends = offsets + tl.load(word) * (count + 1) + b
-        begin = tl.load(ends)
-        finish = tl.load(ends + 1)
-        pooling = tl.load(word + 4)
-        weighted = tl.load(word + 5)
-        stride = tl.multiple_of(tl.load(word + 3), ALIGN)
-        to = out + tl.multiple_of(tl.load(word + 1) * count + tl.load(word + 2), ALIGN) + b * stride
-        d = chunk * BLOCK + tl.arange(0, BLOCK)
-        e = begin + k.to(tl.int64) * PIECE
-        last = tl.minimum(e + PIECE, finish)
-        sums = nothing(E, BLOCK)
-        if MAX:
-            sums = tl.full(sums.shape, float("-inf"), tl.float32)
+    word = units + tl.load(entry).to(tl.int64) * 8
+    b = tl.load(entry + 1).to(tl.int64)
+    k = tl.load(entry + 2)
+    slot = tl.load(entry + 3).to(tl.int64)
+    ends = offsets + tl.load(word) * (count + 1) + b
+    begin = tl.load(ends)
+    finish = tl.load(ends + 1)
+    pooling = tl.load(word + 4)
+    weighted = tl.load(word + 5)
+    d = tl.arange(0, BLOCK)
+    source = rows
+    is_column = d < DIM
+    if BLOCK < DIM:
+        first = tl.multiple_of(tl.load(word + 7), BLOCK)
+        source = rows + first
+        is_column = d < DIM - first
+    e = begin + k.to(tl.int64) * piece
+    last = tl.minimum(e + piece, finish)
+    sums = nothing(E, BLOCK)
+    if MAX:
+        sums = tl.full(sums.shape, float("-inf"), tl.float32)
+    at = e + tl.arange(0, E)
+    u = tl.load(inverse + at, mask=at < last, other=0).to(tl.int64)
+    while e < last:
         at = e + tl.arange(0, E)
-        u = tl.load(inverse + at, mask=at < last, other=0).to(tl.int64)
-        while e < last:
-            at = e + tl.arange(0, E)
-            more = at < last
-            is_value = more[:, None]
-            if BLOCK * CHUNKS != DIM:
-                is_value = is_value & (d < DIM)[None, :]
-            x = tl.load(rows + u[:, None] * ROW + d[None, :], mask=is_value, other=0.0)
-            if WEIGHTED:
-                w = tl.load(weights + at, mask=more & (weighted != 0), other=1.0)
-                x = x * w[:, None]
-            u = tl.load(inverse + at + E, mask=at + E < last, other=0).to(tl.int64)
-            sums = tl.where(more[:, None], joined(sums, x, MAX), sums)
-            e += E
-        if MAX:
-            pooled = greatest_row(sums)
-        else:
-            pooled = sum_of_rows(sums)
-        d = d[None, :]
-        pieces = (finish - begin + PIECE - 1) // PIECE
-        is_last = pieces == 1
-        if pieces > 1:
-            theirs = partials + (slot * CHUNKS + chunk) * BLOCK + tl.arange(0, BLOCK)[None, :]
-            tl.store(theirs + k.to(tl.int64) * (CHUNKS * BLOCK), pooled)
-            tl.debug_barrier()
-            arrived = tl.atomic_add(counters + 2 + slot * CHUNKS + chunk, 1)
-            is_last = arrived == pieces - 1
-            if is_last:
-                tl.debug_barrier()
-                pooled = tl.load(theirs, cache_modifier=".cg")
-                j = pieces * 0 + 1
-                while j < pieces:
-                    other = tl.load(theirs + j * (CHUNKS * BLOCK), cache_modifier=".cg")
-                    pooled = joined(pooled, other, MAX)
-                    j += 1
+        more = at < last
+        is_value = more[:, None]
+        if BLOCK != DIM:
+            is_value = is_value & is_column[None, :]
+        x = tl.load(source + u[:, None] * ROW + d[None, :], mask=is_value, other=0.0)
+        if WEIGHTED:
+            w = tl.load(weights + at, mask=more & (weighted != 0), other=1.0)
+            x = x * w[:, None]
+        u = tl.load(inverse + at + E, mask=at + E < last, other=0).to(tl.int64)
+        sums = tl.where(more[:, None], joined(sums, x, MAX), sums)
+        e += E
+    if MAX:
+        pooled = greatest_row(sums)
+    else:
+        pooled = sum_of_rows(sums)
+    d = d[None, :]
+    pieces = (finish - begin + piece - 1) // piece
+    is_last = pieces == 1
+    if pieces > 1:
+        theirs = partials + slot * WIDE + tl.arange(0, BLOCK)[None, :]
+        tl.store(theirs + k.to(tl.int64) * WIDE, pooled)
+        tl.debug_barrier()
+        arrived = tl.atomic_add(counters + 2 + slot, 1)
+        is_last = arrived == pieces - 1
         if is_last:
-            if DIVIDED:
-                by = divisor_of(weights, begin, finish, finish - begin, pooling, weighted, WEIGHTED, 512)
-                pooled = divided(pooled, by)
-            tl.store(to + d, pooled, mask=d < DIM)
-        i += step
+            tl.debug_barrier()
+            pooled = tl.load(theirs, cache_modifier=".cg")
+            j = pieces * 0 + 1
+            while j < pieces:
+                other = tl.load(theirs + j * WIDE, cache_modifier=".cg")
+                pooled = joined(pooled, other, MAX)
+                j += 1
+    if is_last:
+        if DIVIDED:
+            by = divisor_of(weights, begin, finish, finish - begin, pooling, weighted, WEIGHTED, 512)
+            pooled = divided(pooled, by)
+        to, stride = column_of(out, word, count, ALIGN)
+        tl.store(to + b * stride + d, pooled, mask=is_column[None, :])

@@ -1,7 +1,8 @@
 """The way back from pooled outputs to the gradients of rows: many programs add to one row.
 
 A row that many elements have is hot: its gradient is added in COPIES copies, which are added up at the end, so that few
-programs wait for each other. Which rows those are, a sample of the elements tells; it decides how fast, not what.
+programs wait for each other. Which rows those are, and whether elements of one bag are worth merging before they are
+added, a sample of the elements tells; it decides how fast, not what.
 
 Legend: as in `pool.py`; U rows; H hot rows.
 """
@@ -11,11 +12,13 @@ from __future__ import annotations
 import triton.language as tl
 
 from colonnade.backends.gpu.device.jit import jit, kernel
+from colonnade.backends.gpu.device.lookup import total
 from colonnade.backends.gpu.device.reduce import plus, sum_of_rows
 from colonnade.backends.gpu.device.text import greatest
-from colonnade.train.gpu.kernels.pool import divisor, divisor_of, note_long
+from colonnade.train.gpu.kernels.pool import bags_of, column_of, divided, divisor, divisor_of, note_long
 
 NOWHERE = tl.constexpr(0x7FFFFFFF)
+NO_KEY = tl.constexpr(-1)
 
 
 @jit
@@ -27,8 +30,8 @@ def mixed(x):
 
 
 @jit
-def sampled(offsets, inverse, members, i, end, num, stride, SAMPLES: tl.constexpr):
-    """int32 [N]: the row of the i-th of SAMPLES elements; NOWHERE of one whose feature is not of this matrix."""
+def sampled(offsets, inverse, matrices, i, end, num, stride, SAMPLES: tl.constexpr):
+    """int64 [N]: matrix (upper half) and row of the i-th of SAMPLES elements; NO_KEY where there is none."""
     each = end // SAMPLES
     at = i.to(tl.int64) * each + mixed(i.to(tl.int64)) % each
     low = at * 0
@@ -39,40 +42,48 @@ def sampled(offsets, inverse, members, i, end, num, stride, SAMPLES: tl.constexp
         low = tl.where(before, middle, low)
         high = tl.where(before, high, middle)
     ends = offsets + low * stride
-    is_member = (tl.load(members + low) != 0) & (at >= tl.load(ends)) & (at < tl.load(ends + stride - 1))
-    return tl.where(is_member, tl.load(inverse + at, mask=is_member, other=0), NOWHERE)
+    matrix = tl.load(matrices + low).to(tl.int64)
+    is_element = (matrix >= 0) & (at >= tl.load(ends)) & (at < tl.load(ends + stride - 1))
+    u = tl.load(inverse + at, mask=is_element, other=0).to(tl.int64)
+    return tl.where(is_element, (matrix << 32) | u, NO_KEY)
 
 
 @kernel
 def find_hot(
     offsets,
     inverse,
-    members,
+    matrices,
     hot,
     listed,
     found,
     end,
     num,
     stride,
+    first,
     SAMPLES: tl.constexpr,
     BLOCK: tl.constexpr,
     LEAST: tl.constexpr,
+    MOST: tl.constexpr,
 ):
     """Kernel: number rows that LEAST samples or more have, each of BLOCK samples a program's.
 
-    members: int32 [F], whether a feature is of this matrix.   hot: int32 [U], zeros before, one more than the number.
-    listed: int32 [H], the hot rows.   found: int32 [1], 0 before.   end: N.   num: F.   stride: B + 1.
+    matrices: int32 [F], that of a feature, -1 where its rows are of no interest.   hot: int32 [M, first], zeros before,
+    one more than the number of a row.   listed: int64 [MOST], the hot rows.   found: int32 [2], 0 before: hot rows, and
+    samples of a row of several.   end: N.   num: F.   stride: B + 1.
     """
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     j = tl.arange(0, SAMPLES)
-    own = sampled(offsets, inverse, members, i, end, num, stride, SAMPLES)
-    all_ = sampled(offsets, inverse, members, j, end, num, stride, SAMPLES)
-    same = own[:, None] == all_[None, :]
+    own = sampled(offsets, inverse, matrices, i, end, num, stride, SAMPLES)
+    others = sampled(offsets, inverse, matrices, j, end, num, stride, SAMPLES)
+    same = own[:, None] == others[None, :]
     often = tl.reduce(same.to(tl.int32), 1, plus)
     before = tl.reduce((same & (j[None, :] < i[:, None])).to(tl.int32), 1, plus)
-    is_hot = (own != NOWHERE) & (often >= LEAST) & (before == 0)
+    is_key = own != NO_KEY
+    tl.atomic_add(found + 1, total((is_key & (often > 1)).to(tl.int32)))
+    is_hot = is_key & (often >= LEAST) & (before == 0)
     h = tl.atomic_add(found + i * 0, i * 0 + 1, mask=is_hot)
-    tl.store(hot + own, h + 1, mask=is_hot)
+    is_hot = is_hot & (h < MOST)
+    tl.store(hot + (own >> 32) * first + (own & 0xFFFFFFFF), h + 1, mask=is_hot)
     tl.store(listed + h, own, mask=is_hot)
 
 
@@ -87,8 +98,9 @@ def place_of(u, hot, copies_at, mask, DIM: tl.constexpr, COPIES: tl.constexpr, H
     return place
 
 
-@kernel
-def spread_bags(
+@jit
+def spread_bags_of(
+    program,
     given,
     offsets,
     inverse,
@@ -99,14 +111,14 @@ def spread_bags(
     queue,
     counters,
     count,
-    num,
-    first,
+    piece,
+    copies_at,
+    FIRST: tl.constexpr,
+    UNITS: tl.constexpr,
     DIM: tl.constexpr,
     BLOCK: tl.constexpr,
-    CHUNKS: tl.constexpr,
     R: tl.constexpr,
     SHORT: tl.constexpr,
-    PIECE: tl.constexpr,
     ALIGN: tl.constexpr,
     WEIGHTED: tl.constexpr,
     DIVIDED: tl.constexpr,
@@ -114,35 +126,28 @@ def spread_bags(
     COPIES: tl.constexpr,
     HOT: tl.constexpr,
 ):
-    """Kernel: add the gradients of bags of up to SHORT elements to those of their rows; the others are noted.
+    """Add the gradients of a tile's bags of up to SHORT elements to those of their rows; the others are noted.
 
-    given: the gradient of the flat output.   grads: float32 [U, D], and from `first` on copies of hot rows.
+    given: the gradient of the flat output.   grads: float32 [U, D], and from `copies_at` on copies of hot rows.
     """
-    program = tl.program_id(0)
-    chunk = program % CHUNKS
-    unit = program // CHUNKS % num
-    tile = program // CHUNKS // num
+    unit = FIRST + program % UNITS
     word = units + unit * 8
-    feature = tl.load(word)
-    stride = tl.multiple_of(tl.load(word + 3), ALIGN)
     pooling = tl.load(word + 4)
     weighted = tl.load(word + 5)
-    source = given + tl.multiple_of(tl.load(word + 1) * count + tl.load(word + 2), ALIGN)
-    b = tile.to(tl.int64) * R + tl.arange(0, R)
-    live = b < count
-    if UNPOOLED:
-        begin = tl.load(offsets) + b
-        n = live.to(tl.int64)
-    else:
-        ends = offsets + feature * (count + 1) + b
-        begin = tl.load(ends, mask=live, other=0)
-        n = tl.load(ends + 1, mask=live, other=0) - begin
-    d = chunk * BLOCK + tl.arange(0, BLOCK)
+    source, stride = column_of(given, word, count, ALIGN)
+    b, live, begin, n = bags_of(program // UNITS, offsets, word, count, R, UNPOOLED)
+    d = tl.arange(0, BLOCK)
+    sums = grads
+    is_column = d < DIM
+    if BLOCK < DIM:
+        first = tl.multiple_of(tl.load(word + 7), BLOCK)
+        sums = grads + first
+        is_column = d < DIM - first
     length = tl.where(live & (n <= SHORT), n, 0).to(tl.int32)
     longest = greatest(length)
     is_read = (length > 0)[:, None]
-    if BLOCK * CHUNKS != DIM:
-        is_read = is_read & (d < DIM)[None, :]
+    if BLOCK != DIM:
+        is_read = is_read & is_column[None, :]
     g = tl.load(source + b[:, None] * stride + d[None, :], mask=is_read, other=0.0)
     if DIVIDED:
         weight = length.to(tl.float32)
@@ -153,8 +158,7 @@ def spread_bags(
                 w = tl.load(weights + begin + e, mask=(e < length) & (weighted != 0), other=1.0)
                 weight += tl.where(e < length, tl.where(pooling == 2, w * w, w), 0.0)
                 e += 1
-        by = divisor(weight, pooling)
-        g = g * tl.where(by == 0.0, 0.0, tl.div_rn(1.0, tl.where(by == 0.0, 1.0, by)))[:, None]
+        g = g * divided(1.0, divisor(weight, pooling))[:, None]
     e = longest * 0
     while e < longest:
         more = e < length
@@ -163,95 +167,107 @@ def spread_bags(
         if WEIGHTED:
             x = g * tl.load(weights + begin + e, mask=more & (weighted != 0), other=1.0)[:, None]
         is_value = more[:, None]
-        if BLOCK * CHUNKS != DIM:
-            is_value = is_value & (d < DIM)[None, :]
-        to = grads + place_of(u, hot, first, more, DIM, COPIES, HOT)[:, None] + d[None, :]
+        if BLOCK != DIM:
+            is_value = is_value & is_column[None, :]
+        to = sums + place_of(u, hot, copies_at, more, DIM, COPIES, HOT)[:, None] + d[None, :]
         tl.atomic_add(to, x, mask=is_value, sem="relaxed")
         e += 1
-    if not UNPOOLED and chunk == 0:
-        note_long(queue, counters, unit, b, n, live & (n > SHORT), R, PIECE)
+    if not UNPOOLED:
+        note_long(queue, counters, unit, b, n, live & (n > SHORT), piece, R)
 
 
-@kernel
-def spread_pieces(
+@jit
+def spread_piece_of(
+    entry,
     given,
     offsets,
     inverse,
     weights,
     grads,
     hot,
+    found,
     units,
-    queue,
-    counters,
     count,
-    first,
-    step,
+    piece,
+    copies_at,
     DIM: tl.constexpr,
     BLOCK: tl.constexpr,
-    CHUNKS: tl.constexpr,
     E: tl.constexpr,
-    PIECE: tl.constexpr,
+    NEAR: tl.constexpr,
     ALIGN: tl.constexpr,
     WEIGHTED: tl.constexpr,
     DIVIDED: tl.constexpr,
     COPIES: tl.constexpr,
     HOT: tl.constexpr,
+    REPEATS: tl.constexpr,
 ):
-    """Kernel: add the gradients of the bags that `spread_bags` noted."""
-    work = tl.load(counters) * CHUNKS
-    i = tl.program_id(0)
-    while i < work:
-        chunk = i % CHUNKS
-        entry = queue + (i // CHUNKS).to(tl.int64) * 4
-        word = units + tl.load(entry).to(tl.int64) * 8
-        b = tl.load(entry + 1).to(tl.int64)
-        ends = offsets + tl.load(word) * (count + 1) + b
-        begin = tl.load(ends)
-        finish = tl.load(ends + 1)
-        pooling = tl.load(word + 4)
-        weighted = tl.load(word + 5)
-        stride = tl.multiple_of(tl.load(word + 3), ALIGN)
-        source = given + tl.multiple_of(tl.load(word + 1) * count + tl.load(word + 2), ALIGN) + b * stride
-        d = chunk * BLOCK + tl.arange(0, BLOCK)
-        g = tl.load(source + d, mask=d < DIM, other=0.0)
-        if DIVIDED:
-            by = divisor_of(weights, begin, finish, finish - begin, pooling, weighted, WEIGHTED, 512)
-            g = g * tl.where(by == 0.0, 0.0, tl.div_rn(1.0, tl.where(by == 0.0, 1.0, by)))
-        e = begin + tl.load(entry + 2).to(tl.int64) * PIECE
-        last = tl.minimum(e + PIECE, finish)
+    """Add the gradients of a piece of a bag that was noted.
+
+    REPEATS: samples of rows of several from which on the elements of one row, of NEAR that follow each other, are one.
+    """
+    word = units + tl.load(entry).to(tl.int64) * 8
+    b = tl.load(entry + 1).to(tl.int64)
+    ends = offsets + tl.load(word) * (count + 1) + b
+    begin = tl.load(ends)
+    finish = tl.load(ends + 1)
+    weighted = tl.load(word + 5)
+    source, stride = column_of(given, word, count, ALIGN)
+    d = tl.arange(0, BLOCK)
+    sums = grads
+    is_column = d < DIM
+    if BLOCK < DIM:
+        first = tl.multiple_of(tl.load(word + 7), BLOCK)
+        sums = grads + first
+        is_column = d < DIM - first
+    g = tl.load(source + b * stride + d, mask=is_column, other=0.0)
+    if DIVIDED:
+        by = divisor_of(weights, begin, finish, finish - begin, tl.load(word + 4), weighted, WEIGHTED, 512)
+        g = g * divided(1.0, by)
+    start = begin + tl.load(entry + 2).to(tl.int64) * piece
+    e = start
+    last = tl.minimum(e + piece, finish)
+    at = e + tl.arange(0, E)
+    u = tl.load(inverse + at, mask=at < last, other=0)
+    merges = e < e
+    if HOT:
+        merges = tl.load(found + 1) >= REPEATS
+    while e < last:
         at = e + tl.arange(0, E)
-        u = tl.load(inverse + at, mask=at < last, other=0)
-        while e < last:
-            at = e + tl.arange(0, E)
-            more = at < last
-            is_value = more[:, None]
-            if BLOCK * CHUNKS != DIM:
-                is_value = is_value & (d < DIM)[None, :]
-            w = tl.full([E], 1.0, tl.float32)
+        more = at < last
+        w = tl.full([E], 1.0, tl.float32)
+        if WEIGHTED:
+            w = tl.load(weights + at, mask=more & (weighted != 0), other=1.0)
+        if HOT and merges:
+            near = e - (e - start) % NEAR + tl.arange(0, NEAR)
+            is_near = near < last
+            same = u[:, None] == tl.load(inverse + near, mask=is_near, other=-1)[None, :]
+            near_w = tl.full([NEAR], 1.0, tl.float32)
             if WEIGHTED:
-                w = tl.load(weights + at, mask=more & (weighted != 0), other=1.0)
-            x = g[None, :] * w[:, None]  # no broadcast: an interpreted atomic reads its values side by side
-            to = grads + place_of(u, hot, first, more, DIM, COPIES, HOT)[:, None] + d[None, :]
-            u = tl.load(inverse + at + E, mask=at + E < last, other=0)
-            tl.atomic_add(to, x, mask=is_value, sem="relaxed")
-            e += E
-        i += step
+                near_w = tl.load(weights + near, mask=is_near & (weighted != 0), other=1.0)
+            w = tl.reduce(tl.where(same, near_w[None, :], 0.0), 1, plus)
+            more = more & (tl.reduce((same & (near[None, :] < at[:, None])).to(tl.int32), 1, plus) == 0)
+        is_value = more[:, None]
+        if BLOCK != DIM:
+            is_value = is_value & is_column[None, :]
+        x = g[None, :] * w[:, None]  # no broadcast: an interpreted atomic reads its values side by side
+        to = sums + place_of(u, hot, copies_at, more, DIM, COPIES, HOT)[:, None] + d[None, :]
+        u = tl.load(inverse + at + E, mask=at + E < last, other=0)
+        tl.atomic_add(to, x, mask=is_value, sem="relaxed")
+        e += E
 
 
-@kernel
-def add_copies(grads, listed, found, first, DIM: tl.constexpr, BLOCK: tl.constexpr, COPIES: tl.constexpr):
-    """Kernel: the copies of hot rows, added up, added to their gradients. A program a number of a hot row."""
-    h = tl.program_id(0)
-    if h < tl.load(found):
-        row = grads + tl.load(listed + h).to(tl.int64) * DIM
-        copies = grads + first + (h.to(tl.int64) * COPIES + tl.arange(0, COPIES)[:, None]) * DIM
-        chunk = h * 0
-        while chunk * BLOCK < DIM:
-            d = chunk * BLOCK + tl.arange(0, BLOCK)[None, :]
-            parts = tl.load(copies + d, mask=(d < DIM) & (tl.arange(0, COPIES)[:, None] >= 0), other=0.0)
-            own = tl.load(row + d, mask=d < DIM, other=0.0)
-            tl.store(row + d, own + sum_of_rows(parts), mask=d < DIM)
-            chunk += 1
+@jit
+def add_copies_of(h, u, grads, copies_at, DIM: tl.constexpr, BLOCK: tl.constexpr, COPIES: tl.constexpr):
+    """The copies of a hot row, added up, added to its gradient."""
+    row = grads + u * DIM
+    copies = grads + copies_at + (h.to(tl.int64) * COPIES + tl.arange(0, COPIES)[:, None]) * DIM
+    chunk = h * 0
+    while chunk * BLOCK < DIM:
+        d = chunk * BLOCK + tl.arange(0, BLOCK)[None, :]
+        parts = tl.load(copies + d, mask=(d < DIM) & (tl.arange(0, COPIES)[:, None] >= 0), other=0.0)
+        own = tl.load(row + d, mask=d < DIM, other=0.0)
+        tl.store(row + d, own + sum_of_rows(parts), mask=d < DIM)
+        chunk += 1
 
 
 # --- max, the gradients of weights, and sources in order --------------------------------------------------------------
@@ -269,37 +285,37 @@ def own_greatest(
     DIM: tl.constexpr,
     ROW: tl.constexpr,
     BLOCK: tl.constexpr,
-    CHUNKS: tl.constexpr,
     E: tl.constexpr,
     WEIGHTED: tl.constexpr,
 ):
-    """Kernel: which element a greatest value is the first of. A program a bag and chunk.
+    """Kernel: which element a greatest value is the first of. A program a bag of a unit.
 
     flat: the outputs.   owners: int32, as the outputs lie; NOWHERE in empty bags.
     """
     program = tl.program_id(0)
-    chunk = program % CHUNKS
-    word = units + (program // CHUNKS % num) * 8
-    b = (program // CHUNKS // num).to(tl.int64)
+    word = units + (program % num) * 8
+    b = (program // num).to(tl.int64)
     place = tl.load(word + 1) * count + tl.load(word + 2) + b * tl.load(word + 3)
+    first = tl.load(word + 7)
     ends = offsets + tl.load(word) * (count + 1) + b
     e = tl.load(ends)
     finish = tl.load(ends + 1)
     weighted = tl.load(word + 5)
-    d = chunk * BLOCK + tl.arange(0, BLOCK)[None, :]
-    most = tl.load(flat + place + d, mask=d < DIM, other=0.0)
+    d = tl.arange(0, BLOCK)[None, :]
+    is_column = d < DIM - first
+    most = tl.load(flat + place + d, mask=is_column, other=0.0)
     owner = tl.full([E, BLOCK], NOWHERE, tl.int32)
     while e < finish:
         at = e + tl.arange(0, E)
         more = at < finish
         u = tl.load(inverse + at, mask=more, other=0).to(tl.int64)
-        x = tl.load(rows + u[:, None] * ROW + d, mask=more[:, None] & (d < DIM), other=0.0)
+        x = tl.load(rows + first + u[:, None] * ROW + d, mask=more[:, None] & is_column, other=0.0)
         if WEIGHTED:
             x = x * tl.load(weights + at, mask=more & (weighted != 0), other=1.0)[:, None]
         hit = more[:, None] & ((x == most) | ((x != x) & (most != most)))
         owner = tl.minimum(owner, tl.where(hit, at.to(tl.int32)[:, None], NOWHERE))
         e += E
-    tl.store(owners + place + d, tl.reduce(owner, 0, tl.standard._elementwise_min, keep_dims=True), mask=d < DIM)
+    tl.store(owners + place + d, tl.reduce(owner, 0, tl.standard._elementwise_min, keep_dims=True), mask=is_column)
 
 
 @kernel
@@ -314,25 +330,24 @@ def spread_greatest(
     num,
     DIM: tl.constexpr,
     BLOCK: tl.constexpr,
-    CHUNKS: tl.constexpr,
     R: tl.constexpr,
     WEIGHTED: tl.constexpr,
 ):
     """Kernel: add the gradient of each greatest value to that of its element's row."""
     program = tl.program_id(0)
-    chunk = program % CHUNKS
-    word = units + (program // CHUNKS % num) * 8
-    b = (program // CHUNKS // num).to(tl.int64) * R + tl.arange(0, R)[:, None]
-    d = chunk * BLOCK + tl.arange(0, BLOCK)[None, :]
+    word = units + (program % num) * 8
+    b = (program // num).to(tl.int64) * R + tl.arange(0, R)[:, None]
+    d = tl.arange(0, BLOCK)[None, :]
     place = tl.load(word + 1) * count + tl.load(word + 2) + b * tl.load(word + 3) + d
-    live = (b < count) & (d < DIM)
+    first = tl.load(word + 7)
+    live = (b < count) & (d < DIM - first)
     owner = tl.load(owners + place, mask=live, other=NOWHERE)
     live = live & (owner != NOWHERE)
     g = tl.load(given + place, mask=live, other=0.0)
     if WEIGHTED:
         g = g * tl.load(weights + owner, mask=live & (tl.load(word + 5) != 0), other=1.0)
     u = tl.load(inverse + owner, mask=live, other=0).to(tl.int64)
-    tl.atomic_add(grads + u * DIM + d, g, mask=live, sem="relaxed")
+    tl.atomic_add(grads + first + u * DIM + d, g, mask=live, sem="relaxed")
 
 
 @kernel
@@ -373,9 +388,10 @@ def weigh(
     g = tl.load(given + place + d, mask=d < DIM, other=0.0)
     along = 0.0
     scale = 1.0
+    if tl.load(word + 7) != 0:
+        finish = e  # the unit of a row's first values sees to the whole row
     if DIVIDED:
-        by = divisor_of(weights, e, finish, finish - e, pooling, 1, True, 512)
-        scale = tl.where(by == 0.0, 0.0, tl.div_rn(1.0, tl.where(by == 0.0, 1.0, by)))
+        scale = divided(1.0, divisor_of(weights, e, finish, finish - e, pooling, 1, True, 512))
         pooled = tl.load(flat + place + d, mask=d < DIM, other=0.0)
         along = tl.where(pooling == 0, 0.0, tl.reduce(tl.reduce(g * pooled, 1, plus), 0, plus))
     if tl.load(word + 5) != 0:
@@ -432,9 +448,10 @@ def list_sources(
         finish = tl.load(ends + 1)
     weighted = tl.load(word + 5)
     scale = 1.0
+    if tl.load(word + 7) != 0:
+        finish = e  # as above
     if DIVIDED:
-        by = divisor_of(weights, e, finish, finish - e, tl.load(word + 4), weighted, WEIGHTED, 512)
-        scale = tl.where(by == 0.0, 0.0, tl.div_rn(1.0, tl.where(by == 0.0, 1.0, by)))
+        scale = divided(1.0, divisor_of(weights, e, finish, finish - e, tl.load(word + 4), weighted, WEIGHTED, 512))
     while e < finish:
         at = e + tl.arange(0, E)
         more = at < finish

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -10,14 +10,15 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from colonnade.train.gpu import segment
+from colonnade.train.gpu import launches, segment
+from colonnade.train.gpu.launches import FILES, Tuning, write_add_copies, write_pool, write_spread
 from colonnade.train.gpu.module import CAPABILITIES, Kernels
-from colonnade.train.gpu.segment import GpuPooling, Tuning
+from colonnade.train.gpu.segment import GpuPooling, Units, groups_of
 from colonnade.train.reduce.cpu import cpu_pooling
 from colonnade.train.segments import Layout, Segment, layout_of
 from tests.unit.train.gpu.devices import DEVICES
 
-TINY = Tuning(values=32, short=2, piece=16, step=16, least_piece=4, programs=3, hot=3, copies=2)
+TINY = Tuning(32, 2, 16, 16, 4, programs=3, samples=16, hot=3, copies=2, most_hot=4)
 POOLINGS = ("sum", "mean", "sqrtn", "max", "none")
 
 
@@ -156,7 +157,7 @@ def test_one_bag_holds_all(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_rows_wider_than_a_program(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment, "WIDEST", 8)
+    monkeypatch.setattr(launches, "WIDEST", 8)
     for deterministic in (False, True):
         case = drawn(2, ("sum", "max", "mean"), 2, 9, dims=(13,), weighted=True)
         check(case, device, TINY, deterministic=deterministic)
@@ -175,11 +176,17 @@ def test_a_feature_in_several_outputs(device: str) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 def test_hot_rows_are_added_in_copies(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment, "LEAST_HOT", 1)
-    monkeypatch.setattr(segment, "SAMPLES", 16)
     monkeypatch.setattr(segment, "SAMPLE_BLOCK", 8)
-    case = drawn(4, ("sum", "mean", "sum"), 4, 9, dims=(8, 4), weighted=True)
-    case.inverse[::2] = 1
-    check(case, device, TINY, deterministic=False)
+    for weighted, copies in ((True, 2), (False, 1)):
+        case = drawn(4, ("sum", "mean", "max", "none", "sum"), 3, 9, dims=(8, 4), weighted=weighted)
+        case.inverse[::2] = 1
+        check(case, device, replace(TINY, copies=copies), deterministic=False)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_more_groups_than_one_launch_has(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment, "MOST_GROUPS", 2)
+    check(drawn(8, ("sum", "mean", "max", "none"), 3, 4), device, TINY, deterministic=False)
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -199,26 +206,41 @@ def test_many_long_bags(dim: int, deterministic: bool) -> None:
 
 
 POINTERS = {
-    "rows": "*fp32", "offsets": "*i64", "inverse": "*i32", "weights": "*fp32", "out": "*fp32", "units": "*i64",
-    "queue": "*i32", "counters": "*i32", "partials": "*fp32", "given": "*fp32", "grads": "*fp32", "hot": "*i32",
-    "listed": "*i32", "found": "*i32", "members": "*i32", "owners": "*i32", "flat": "*fp32", "made": "*fp32",
-    "keys": "*i64", "sources": "*i64", "factors": "*fp32", "count": "i32", "num": "i32", "step": "i32",
-    "first": "i32", "end": "i32", "stride": "i32",
-}  # fmt: skip
+    **dict.fromkeys(("rows", "weights", "out", "partials", "given", "grads", "flat", "made", "factors"), "*fp32"),
+    **dict.fromkeys(("inverse", "queue", "counters", "hot", "found", "matrices", "owners"), "*i32"),
+    **dict.fromkeys(("offsets", "units", "listed", "keys", "sources"), "*i64"),
+}
 CONSTANTS = {
-    "DIM": 24, "ROW": 24, "BLOCK": 32, "CHUNKS": 1, "R": 16, "SHORT": 8, "PIECE": 128, "ALIGN": 4, "WEIGHTED": True,
-    "MAX": False, "DIVIDED": True, "UNPOOLED": False, "E": 16, "COPIES": 32, "HOT": True, "SAMPLES": 1024, "LEAST": 8,
+    "DIM": 24, "ROW": 24, "BLOCK": 32, "R": 16, "ALIGN": 4, "WEIGHTED": True, "MAX": False, "DIVIDED": True,
+    "UNPOOLED": False, "E": 16, "SAMPLES": 2048, "LEAST": 8, "MOST": 64,
 }  # fmt: skip
-NAMES = (
-    "pool_bags", "pool_pieces", "spread_bags", "spread_pieces", "find_hot", "add_copies", "own_greatest",
-    "spread_greatest", "weigh", "list_sources",
-)  # fmt: skip
+
+
+def check_compiled(run: Kernels, name: str, capability: int) -> None:
+    names = getattr(run._module, name).arg_names
+    signature = {n: POINTERS.get(n.rstrip("0123456789"), "i32") for n in names}
+    constants = {n: v for n, v in CONSTANTS.items() if n in names}
+    assert ".local" not in run.compiled(name, signature, constants, capability).asm["ptx"]
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
-@pytest.mark.parametrize("name", NAMES)
-def test_kernels_compile(name: str, capability: int) -> None:
-    run = Kernels(("pool", "spread"), interpret=False)
-    given_ = {n: v for n, v in CONSTANTS.items() if n in getattr(run._module, name).arg_names}
-    made = run.compiled(name, POINTERS, given_, capability)
-    assert ".local" not in made.asm["ptx"]
+def test_kernels_compile(capability: int) -> None:
+    run = Kernels(FILES, interpret=False)
+    for name in ("find_hot", "own_greatest", "spread_greatest", "weigh", "list_sources"):
+        check_compiled(run, name, capability)
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_kernels_of_plans_compile(capability: int, weighted: bool) -> None:
+    case = drawn(0, ("sum", "mean", "sqrtn", "none", "max", "sum"), 1, 1, dims=(8, 20, 416), weighted=weighted)
+    groups = groups_of(case.layout)
+    branches = Units(groups, torch.device("cpu")).branches([g.dim for g in groups])
+    spread = Units([g for g in groups if g.family != "max"], torch.device("cpu"))
+    texts = [write_pool(branches, Tuning())]
+    texts += [write_spread(spread.branches([0] * len(spread.groups)), Tuning(), hot) for hot in (False, True)]
+    for text in texts:
+        run = Kernels(FILES, text, interpret=False)
+        check_compiled(run, "bags", capability)
+        check_compiled(run, "pieces", capability)
+    check_compiled(Kernels(FILES, write_add_copies((8, 20, 416), Tuning()), interpret=False), "add_copies", capability)

@@ -1,0 +1,194 @@
+"""Kernels written for a plan: one launch for many groups of segments, a branch each.
+
+The text of a branch is a call of a device function of `kernels/pool.py` or `kernels/spread.py` with the group's own
+constants; what differs from batch to batch are arguments, numbered by the group.
+
+Legend: U rows of a matrix; D embedding_dim.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import triton
+
+from colonnade.train.gpu.module import Kernels
+
+FILES = ("pool", "spread")
+TEXTS_KEPT = 1024
+WIDEST = 128
+"""Values of a row that a program holds; of a wider row there are several units."""
+NEAR = 64
+"""Elements of a bag among which repeated ones are merged."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How work is cut. values: of a tile of short bags.   short: the longest of these.   piece: values of a piece, at
+    least; more in large batches.   step: values that one step of a piece loads.   least_piece: elements.
+    warps: of a program of short bags.   programs: a multiprocessor, for pieces.   samples: of the elements.
+    hot: samples of a hot row.   copies: of a hot row.   most_hot: rows.
+    """
+
+    values: int = 1024
+    short: int = 8
+    piece: int = 2048
+    step: int = 512
+    least_piece: int = 16
+    warps: int = 1
+    programs: int = 32
+    samples: int = 2048
+    hot: int = 8
+    copies: int = 64
+    most_hot: int = 64
+
+
+@dataclass(frozen=True)
+class Branch:
+    """A group as its kernels know it. first, units: which of the units.   row: numbers from row to row."""
+
+    first: int
+    units: int
+    dim: int
+    row: int
+    align: int
+    weighted: bool
+    divided: bool
+    max: bool
+    unpooled: bool
+
+    @property
+    def block(self) -> int:
+        """Values of a row that a program holds."""
+        return block_of(self.dim)
+
+    def tiles(self, count: int, tuning: Tuning) -> int:
+        """Programs for `count` short bags of each unit."""
+        return -(-count // bags_of(self.block, tuning)) * self.units
+
+    def constants(self, *names: str, **more: Any) -> str:
+        """Constants as arguments of a call."""
+        known = {
+            "FIRST": self.first, "UNITS": self.units, "DIM": self.dim, "ROW": self.row, "BLOCK": self.block,
+            "ALIGN": self.align, "WEIGHTED": self.weighted, "DIVIDED": self.divided, "MAX": self.max,
+            "UNPOOLED": self.unpooled, **more,
+        }  # fmt: skip
+        return ", ".join(f"{name}={known[name]}" for name in (*names, *more))
+
+
+def block_of(dim: int) -> int:
+    """Values of a row that a program holds."""
+    return int(min(WIDEST, triton.next_power_of_2(dim)))
+
+
+def bags_of(block: int, tuning: Tuning) -> int:
+    """R, bags of a tile."""
+    return max(1, tuning.values // block)
+
+
+def step_of(block: int, tuning: Tuning) -> int:
+    """E, elements of a step."""
+    return max(1, tuning.step // block)
+
+
+@lru_cache(maxsize=TEXTS_KEPT)
+def kernels_of(write: Callable[..., str], branches: tuple[Branch, ...], tuning: Tuning, *more: Any) -> Any:
+    """The kernels that `write` writes, by whether they are interpreted."""
+    text = write(branches, tuning, *more)
+    return lru_cache(lambda interpret: Kernels(FILES, text, interpret=interpret))
+
+
+def write_pool(branches: Sequence[Branch], tuning: Tuning) -> str:
+    """`bags` and `pieces`: outputs."""
+    pooled = [g for g, x in enumerate(branches) if not x.unpooled]
+    wide = max((x.block for x in branches), default=1)
+    tiles = [
+        f"pool_bags_of(program{_less(g)}, rows{g}, offsets{g}, inverse, weights, out{g}, units, queue, counters, "
+        f"count{g}, {_piece(x, tuning)}, R={bags_of(x.block, tuning)}, SHORT={tuning.short}, "
+        f"{x.constants('FIRST', 'UNITS', 'DIM', 'ROW', 'BLOCK', 'ALIGN', 'WEIGHTED', 'MAX', 'DIVIDED', 'UNPOOLED')})"
+        for g, x in enumerate(branches)
+    ]
+    pieces = {
+        g: f"pool_piece_of(entry, rows{g}, offsets{g}, inverse, weights, out{g}, units, counters, partials, count{g}, "
+        f"{_piece(x, tuning)}, E={step_of(x.block, tuning)}, WIDE={wide}, "
+        f"{x.constants('DIM', 'ROW', 'BLOCK', 'ALIGN', 'WEIGHTED', 'MAX', 'DIVIDED')})"
+        for g, x in ((g, branches[g]) for g in pooled)
+    }
+    own = _numbered(branches, "rows", "offsets", "out", "count")
+    common = "inverse, weights, units, queue, counters"
+    return _bags(f"{common}, step, {own}, {_numbered(branches, 'end')}", tiles) + _pieces(
+        f"{common}, partials, step, num, {own}", pieces
+    )
+
+
+def write_spread(branches: Sequence[Branch], tuning: Tuning, is_hot: bool) -> str:
+    """`bags` and `pieces`: gradients of rows. is_hot: some rows may be."""
+    hot = {"COPIES": tuning.copies, "HOT": is_hot}
+    tiles = [
+        f"spread_bags_of(program{_less(g)}, given{g}, offsets{g}, inverse, weights, grads{g}, hot{g}, units, queue, "
+        f"counters, count{g}, {_piece(x, tuning)}, first{g}, R={bags_of(x.block, tuning)}, SHORT={tuning.short}, "
+        f"{x.constants('FIRST', 'UNITS', 'DIM', 'BLOCK', 'ALIGN', 'WEIGHTED', 'DIVIDED', 'UNPOOLED', **hot)})"
+        for g, x in enumerate(branches)
+    ]
+    pieces = {
+        g: f"spread_piece_of(entry, given{g}, offsets{g}, inverse, weights, grads{g}, hot{g}, found, units, count{g}, "
+        f"{_piece(x, tuning)}, first{g}, E={step_of(x.block, tuning)}, NEAR={max(NEAR, step_of(x.block, tuning))}, "
+        f"REPEATS={tuning.samples // 16}, {x.constants('DIM', 'BLOCK', 'ALIGN', 'WEIGHTED', 'DIVIDED', **hot)})"
+        for g, x in enumerate(branches)
+        if not x.unpooled
+    }
+    own = _numbered(branches, "given", "offsets", "grads", "hot", "count", "first")
+    common = "inverse, weights, units, queue, counters, found"
+    return _bags(f"{common}, step, {own}, {_numbered(branches, 'end')}", tiles) + _pieces(
+        f"{common}, step, num, {own}", pieces
+    )
+
+
+def write_add_copies(dims: Sequence[int], tuning: Tuning) -> str:
+    """`add_copies`: those of hot rows, added to the gradients of their rows; a program a hot row."""
+    own = ", ".join(f"grads{m}, first{m}" for m in range(len(dims)))
+    lines = [f"@kernel\ndef add_copies(listed, found, {own}):", "    h = tl.program_id(0)"]
+    lines += ["    if h < tl.load(found):", "        key = tl.load(listed + h)"]
+    for m, dim in enumerate(dims):
+        lines.append(f"        if (key >> 32) == {m}:")
+        call = f"add_copies_of(h, key & 0xFFFFFFFF, grads{m}, first{m}, DIM={dim}, BLOCK={block_of(dim)}"
+        lines.append(f"            {call}, COPIES={tuning.copies})")
+    return "\n".join(lines) + "\n"
+
+
+def _piece(branch: Branch, tuning: Tuning) -> str:
+    """Elements of a piece, given `step`, values of one."""
+    return f"tl.maximum({tuning.least_piece}, step // {branch.block})"
+
+
+def _less(group: int) -> str:
+    return f" - end{group - 1}" if group else ""
+
+
+def _numbered(branches: Sequence[Branch], *names: str) -> str:
+    return ", ".join(f"{name}{g}" for g in range(len(branches)) for name in names)
+
+
+def _bags(arguments: str, tiles: Sequence[str]) -> str:
+    lines = [f"@kernel\ndef bags({arguments}):", "    program = tl.program_id(0)"]
+    for g, call in enumerate(tiles):
+        after = f"(program >= end{g - 1}) & " if g else ""
+        lines += [f"    if {after}(program < end{g}):", f"        {call}"]
+    return "\n".join(lines) + "\n\n\n"
+
+
+def _pieces(arguments: str, pieces: dict[int, str]) -> str:
+    """step: values of a piece.   num: programs that share the work."""
+    if not pieces:
+        return ""
+    lines = [f"@kernel\ndef pieces({arguments}):", "    work = tl.load(counters)", "    i = tl.program_id(0)"]
+    lines += ["    while i < work:", "        entry = queue + i.to(tl.int64) * 4"]
+    if len(pieces) > 1:
+        lines.append("        group = tl.load(units + tl.load(entry).to(tl.int64) * 8 + 6)")
+    for g, call in pieces.items():
+        branch = f"        if group == {g}:\n    " if len(pieces) > 1 else ""
+        lines.append(f"{branch}        {call}")
+    return "\n".join([*lines, "        i += num"]) + "\n"
