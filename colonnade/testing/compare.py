@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from colonnade.core import quantize
 from colonnade.core.expr import fields_of
+from colonnade.core.pooling import MARKS
 from colonnade.ir.column import Column, fields_read
 from colonnade.ir.evaluate import Elements, elements_of
 from colonnade.ir.program import ITEM, PLACE, REQUIRE, TRANSPOSED, Program, Weights, operands, refs_in
@@ -151,7 +152,9 @@ def allowed_of_column(
     factors_E = np.ones(len(ids)) if found.weights is None else found.weights.double().numpy()
     total_BD = np.zeros((rows, vectors_ED.shape[1]))
     with np.errstate(invalid="ignore", over="ignore"):
-        np.add.at(total_BD, found.rows.numpy(), np.abs(factors_E)[:, None] * vectors_ED)
+        products_ED = np.abs(factors_E)[:, None] * vectors_ED
+        products_ED = np.where(vectors_ED == 0, 0.0, products_ED) if column.pooling == MARKS else products_ED
+        np.add.at(total_BD, found.rows.numpy(), products_ED)
     divisor_B = _divisor(column.pooling, counts_B, factors_E, found.rows.numpy(), found.weights is not None)
     with np.errstate(divide="ignore", invalid="ignore"):
         allowed = 2 * POOLED_FACTOR * EPS * counts_B[:, None] * total_BD / divisor_B[:, None]
@@ -169,7 +172,7 @@ def _may_overflow(counts_B: Array, factors_E: Array, rows_E: Array) -> NDArray[n
 
 
 def _divisor(pooling: str, counts_B: Array, factors_E: Array, rows_E: Array, weighted: bool) -> Array:
-    if pooling in ("sum", "marks"):
+    if pooling in ("sum", MARKS):
         return np.ones(len(counts_B))
     if not weighted:
         return np.sqrt(counts_B) if pooling == "sqrtn" else counts_B.astype(np.float64)
