@@ -237,8 +237,8 @@ CALLS: dict[str, Call] = {
     "strided_slice": strided_slice,
     "string_split": lambda r, op, a: r.StringSplitV2(input=a[0], sep=op.separator),
     "bitcast": lambda r, op, a: r.Bitcast(input=a[0], type=op.to),
-    "string_lower": lambda r, op, a: r.StringLower(input=a[0]),
-    "string_upper": lambda r, op, a: r.StringUpper(input=a[0]),
+    "string_lower": lambda r, op, a: r.StringLower(input=a[0], encoding="utf-8" if op.utf8 else ""),
+    "string_upper": lambda r, op, a: r.StringUpper(input=a[0], encoding="utf-8" if op.utf8 else ""),
     "string_strip": lambda r, op, a: r.StringStrip(input=a[0]),
     "string_join": lambda r, op, a: joined(r, op, list(a)),
     "regex_replace": lambda r, op, a: r.StaticRegexReplace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ import pyarrow as pa
 import pytest
 
 from colonnade import compiler
+from colonnade.core import letters
 from colonnade.errors import ColonnadeError, UnsupportedOps
 from colonnade.ir.check_program import broken
 from colonnade.ir.text import parse_program, print_program
 from colonnade.testing.oracle import TensorFlowModel
+from colonnade.testing.tensorflow import tensorflow
 from tests.oracle.tf_models import TARGETS, compiled, saved
 
 WORDS = ["Red", " red ", "GREEN\t", "", "b, lue!", "größe", "ÄB", "x\0Y", "red", "a" * 70 + "B", "[UNK]", "-"]
@@ -115,3 +118,35 @@ def test_patterns_that_may_mean_something_else(tmp_path: Path, pattern: str) -> 
 
     with pytest.raises(UnsupportedOps):
         compiled(saved(tmp_path / "model", one), "cpu")
+
+
+SIGMAS = [
+    "ΑΣ",
+    "ΑΣ Β",
+    "Σ",
+    "ΑΣ.",
+    "ΑΣΑ",
+    "İI",
+    "ßA",
+    "ŉ",
+    "ﬁx",
+    "Ǆ",
+    "ᾳ",
+    "ΑΣ\u0301",
+    "A'ΣB",
+    "ΑΣ\u00adΑ",
+    "\u2c2fΣ",
+    "ΑΣ\u2c5f",
+]
+
+
+@pytest.mark.parametrize("case", ["lower", "upper"])
+def test_letters_of_every_code_point(case: str) -> None:
+    tf = tensorflow()
+    texts = [chr(c).encode() for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+    texts += [text.encode() for text in SIGMAS]
+    some = (0x41, 0x80, 0xBF, 0xC0, 0xC2, 0xDF, 0xE0, 0xED, 0xA0, 0xF0, 0xF4, 0xF5, 0xFF, 0x90, 0)
+    texts += [bytes(raw) for raw in itertools.product(some, repeat=3)]
+    want = getattr(tf.strings, case)(tf.constant(texts), encoding="utf-8").numpy().tolist()
+    wrong = [text for text, made in zip(texts, want, strict=True) if getattr(letters, case)(text) != made]
+    assert not wrong

@@ -41,19 +41,20 @@ def _constant(node: Node, what: str) -> Constant:
 
 
 def string_lower(importer: Importer, source: Source) -> Node:
-    """StringLower of bytes."""
-    return _cased(StringLower(), importer, source)
+    """StringLower of bytes or of UTF-8."""
+    return importer.add(StringLower(_is_utf8(source)), *importer.operands(source), source=source)
 
 
 def string_upper(importer: Importer, source: Source) -> Node:
-    """StringUpper of bytes."""
-    return _cased(StringUpper(), importer, source)
+    """StringUpper of bytes or of UTF-8."""
+    return importer.add(StringUpper(_is_utf8(source)), *importer.operands(source), source=source)
 
 
-def _cased(op: GraphOp, importer: Importer, source: Source) -> Node:
-    if _bytes(source.attrs.get("encoding", b"")):
-        raise ImportFailure(f"{source.op} of letters beyond ASCII is not supported", got="utf-8")
-    return importer.add(op, *importer.operands(source), source=source)
+def _is_utf8(source: Source) -> bool:
+    encoding = _bytes(source.attrs.get("encoding", b""))
+    if encoding not in (b"", b"utf-8"):
+        raise ImportFailure(f"{source.op} of another encoding than UTF-8 is not supported", got=encoding.decode())
+    return encoding != b""
 
 
 def string_join(importer: Importer, source: Source) -> Node:

@@ -13,6 +13,8 @@ _PUNCTUATION = r'[!"#$%&()\*\+,-\./:;<=>?@\[\\\]^_`{|}~\']'
 STEPS: Mapping[str, Step] = {
     "lower": lambda tf, x, other: tf.strings.lower(x),
     "upper": lambda tf, x, other: tf.strings.upper(x),
+    "lower text": lambda tf, x, other: tf.strings.lower(x, encoding="utf-8"),
+    "upper text": lambda tf, x, other: tf.strings.upper(x, encoding="utf-8"),
     "strip": lambda tf, x, other: tf.strings.strip(x),
     "spaced": lambda tf, x, other: tf.strings.regex_replace(x, "[!,; ]+", " "),
     "without digits": lambda tf, x, other: tf.strings.regex_replace(x, "[0-9]", ""),

@@ -748,7 +748,8 @@ def bitcast(w: World) -> Case:
 @maker("string_lower", "string_upper", "string_strip")
 def strings_of_strings(w: World, name: str) -> Case:
     r = w.random
-    return op_of(name), [w.fed(numbers(r, shape(r), "string"))]
+    options = () if name == "string_strip" else (r.random() < 0.5,)
+    return op_of(name, *options), [w.fed(numbers(r, shape(r), "string"))]
 
 
 @maker("string_join")
