@@ -5,24 +5,24 @@ Legend: F features; B batch rows; N ids of all features; W width of an output.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 
 from colonnade.core.ragged import Ragged
-from colonnade.errors import GradientError, OptionError, listed
-from colonnade.train.engine_state import SETTINGS, load_group, saved_group
+from colonnade.errors import BudgetError, GradientError, OptionError, listed
+from colonnade.train.engine_state import SETTINGS, load_group, moved, saved_group
 from colonnade.train.gradients import GradientPolicy
-from colonnade.train.group import TableGroup, Update
 from colonnade.train.ids import PackedIds, check, pack
+from colonnade.train.lookup import Lookups
 from colonnade.train.loops.segment import POOLINGS
+from colonnade.train.place import Group, Table, group_of, place_of
 from colonnade.train.reduce.segment import Elements, Segment, SegmentPlan
 from colonnade.train.table_config import TableConfig
 from colonnade.train.tables.store import Budget
-from colonnade.train.tables.table import DynamicTable
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,8 @@ class EmbeddingEngine(torch.nn.Module):
     evict_every: after how many steps eviction runs (0: when it is called).
     Errors: OptionError that lists all that does not fit together.
 
-    Facts: the module has no parameters; `step` is its optimizer's. In eval mode no table changes.
+    Facts: the module has no parameters; `step` is its optimizer's. In eval mode no table changes. `to` moves the tables
+    with all that is known of them, and forgets what was learned since the last step; outputs lie where the tables do.
     """
 
     def __init__(
@@ -67,13 +68,18 @@ class EmbeddingEngine(torch.nn.Module):
         self.seed, self.evict_every = seed, evict_every
         self.budget = Budget(budget)
         self.steps = 0
-        self.groups = [TableGroup(configs, seed, self.budget) for configs in _grouped(self.features)]
+        self.device = torch.device("cpu")
+        self.groups = [
+            group_of(configs, seed, self.budget, place_of(configs[0], self.device))
+            for configs in _grouped(self.features)
+        ]
         self._places = {c.name: (g, n) for g, group in enumerate(self.groups) for n, c in enumerate(group.configs)}
         self._names = [feature.name for feature in features]
         self._with_lists = frozenset(f for f, feature in enumerate(features) if feature.lists)
         places = [self._places[feature.table.name] for feature in features]
         self._numbers = np.array([number for _, number in places], np.int64)
         self._members = [np.flatnonzero([g == group for g, _ in places]) for group in range(len(self.groups))]
+        self._lookups = Lookups(self.groups, self._members, self._numbers)
         self._plan = self._planned(places)
         self._list_plans = self._planned_lists(places)
 
@@ -121,24 +127,21 @@ class EmbeddingEngine(torch.nn.Module):
 
         Errors: BudgetError.
         """
-        values, offsets = packed.values.numpy(), packed.offsets.numpy()
-        starts, sizes = offsets[:, 0], offsets[:, -1] - offsets[:, 0]
-        inverse = np.empty(len(values), np.int32)
-        step = self.steps + 1 if self.training else None
-        rows = [
-            group.lookup(self._numbers[members], starts[members], sizes[members], values, inverse, step)
-            for group, members in zip(self.groups, self._members, strict=True)
-        ]
-        places = torch.from_numpy(inverse)
-        made = iter(self._plan.run(Elements(packed.offsets, places, packed.weighted), packed.weights, rows))
+        inverse, rows = self._lookups.run(packed, self.steps + 1 if self.training else None)
+        device = inverse.device
+        weights = None if packed.weights is None else packed.weights.to(device)
+        elements = Elements(packed.offsets, inverse, packed.weighted)
+        sizes = tuple(self._plan.sizes_of(elements))
+        elements = replace(elements, offsets=packed.offsets.to(device), sizes=sizes)
+        made = iter(self._plan.run(elements, weights, rows))
         outputs: dict[str, torch.Tensor] = {}
         for name in self.outputs:
             if name not in self._list_plans:
                 outputs[name] = next(made)
                 continue
             f, plan = self._list_plans[name]
-            lists = Elements(packed.lists[f][None], places, (packed.weighted[f],))
-            (outputs[name],) = plan.run(lists, packed.weights, rows)
+            lists = Elements(packed.lists[f][None].to(device), inverse, (packed.weighted[f],))
+            (outputs[name],) = plan.run(lists, weights, rows)
         return outputs
 
     # --- backward ---------------------------------------------------------------------------------------------------
@@ -166,25 +169,25 @@ class EmbeddingEngine(torch.nn.Module):
             self.evict()
         return updates is not None
 
-    def _fit(self, updates: list[tuple[TableGroup, Update]]) -> list[tuple[TableGroup, Update]] | None:
+    def _fit(self, updates: list[tuple[Any, Any]]) -> list[tuple[Any, Any]] | None:
         """The updates, limited; None: none of them."""
-        policy, made = self.gradients, []
+        policy = self.gradients
+        made: list[tuple[Any, Any]] = []
         bad = [group.not_finite(update) for group, update in updates]
         if policy.not_finite == "error" and any(x.any() for x in bad):
             raise self._refused(updates, bad)
         if policy.not_finite == "skip_step" and any(x.any() for x in bad):
             return None
         for (group, update), is_bad in zip(updates, bad, strict=True):
-            skipped = is_bad if policy.not_finite == "skip_rows" else np.zeros_like(is_bad)
-            rows = np.where(skipped, -1, update.rows)
-            made.append((group, Update(update.tables, rows, update.counts, policy.limited(update.grads))))
+            kept = update.without(is_bad) if policy.not_finite == "skip_rows" else update
+            made.append((group, replace(kept, grads=policy.limited(update.grads))))
         if policy.max_norm is None:
             return made
-        kept = [update.grads[torch.from_numpy(update.rows >= 0)] for _, update in made]
-        factor = policy.factor([float(grads.double().square().sum()) for grads in kept])
-        return [(g, Update(u.tables, u.rows, u.counts, u.grads * factor)) for g, u in made]
+        moved = [update.grads[torch.as_tensor(update.rows >= 0)] for _, update in made]
+        factor = policy.factor([float(grads.double().square().sum()) for grads in moved])
+        return [(group, replace(update, grads=update.grads * factor)) for group, update in made]
 
-    def _refused(self, updates: Sequence[tuple[TableGroup, Update]], bad: Sequence[Any]) -> GradientError:
+    def _refused(self, updates: Sequence[tuple[Any, Any]], bad: Sequence[Any]) -> GradientError:
         lines = []
         for (group, update), is_bad in zip(updates, bad, strict=True):
             for number, config in enumerate(group.configs):
@@ -197,7 +200,7 @@ class EmbeddingEngine(torch.nn.Module):
         return GradientError("gradients that are NaN or infinite; no row was changed", got=listed(lines), help=help)
 
     # --- tables -----------------------------------------------------------------------------------------------------
-    def table(self, name: str) -> DynamicTable:
+    def table(self, name: str) -> Table:
         """The rows of a table. Errors: OptionError."""
         group, number = self._place(name)
         return group.tables[number]
@@ -207,7 +210,7 @@ class EmbeddingEngine(torch.nn.Module):
         group, number = self._place(name)
         group.frozen[number] = frozen
 
-    def _place(self, name: str) -> tuple[TableGroup, int]:
+    def _place(self, name: str) -> tuple[Group, int]:
         if name not in self._places:
             raise OptionError("no such table", got=name, want=listed([f"one of {n}" for n in self._places]))
         group, number = self._places[name]
@@ -237,16 +240,45 @@ class EmbeddingEngine(torch.nn.Module):
         """One line a table: its rows, their form, and what its store takes."""
         lines = [f"{'table':<24} {'rows':>12} {'dim':>5} {'dtype':<9} {'optimizer':<16} {'row bytes':>9}"]
         for group in self.groups:
-            layout = group.store.layout
+            row_bytes = group.store.row_bytes
             for number, c in enumerate(group.configs):
                 rows, rule = group.store.num_rows_of(number), type(c.optimizer).__name__
-                lines.append(
-                    f"{c.name:<24} {rows:>12,} {c.embedding_dim:>5} {c.dtype:<9} {rule:<16} {layout.row_bytes:>9}"
-                )
+                lines.append(f"{c.name:<24} {rows:>12,} {c.embedding_dim:>5} {c.dtype:<9} {rule:<16} {row_bytes:>9}")
         return "\n".join([*lines, f"{len(self.groups)} stores, {self.budget.used:,} bytes"])
 
     def extra_repr(self) -> str:
         return self.summary()
+
+    # --- devices ----------------------------------------------------------------------------------------------------
+    @property
+    def output_device(self) -> torch.device:
+        """Where outputs lie: on a device if any table does."""
+        return self._lookups.device
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> EmbeddingEngine:
+        """What torch's modules do for `to`, `cuda` and `cpu`: tables that say no device of their own move."""
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        device = fn(torch.empty(0, device=self.device)).device
+        if device != self.device:
+            self._move(device)
+        return self
+
+    def _move(self, device: torch.device) -> None:
+        """Errors: BudgetError; tables that have moved by then stay where they are."""
+        for g, group in enumerate(self.groups):
+            place = place_of(group.configs[0], device)
+            if place == group.device:
+                continue
+            taken = group.store.bytes
+            self.budget.used -= taken
+            try:
+                self.groups[g] = moved(group, self.seed, self.budget, place)
+            except BudgetError:
+                self.budget.used += taken
+                raise
+            finally:
+                self._lookups = Lookups(self.groups, self._members, self._numbers)
+        self.device = device
 
     # --- state ------------------------------------------------------------------------------------------------------
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
@@ -284,7 +316,9 @@ def _grouped(features: Sequence[EmbeddingFeature]) -> list[list[TableConfig]]:
     """The tables that share a store: of one layout, one rule, one state."""
     groups: dict[Any, list[TableConfig]] = {}
     for table in dict.fromkeys(feature.table for feature in features):
-        key = (table.embedding_dim, table.dtype, table.optimizer.loop, table.optimizer.num_states(table.embedding_dim))
+        optimizer = table.optimizer
+        states = optimizer.num_states(table.embedding_dim)
+        key = (table.embedding_dim, table.dtype, optimizer.loop, states, table.device)
         groups.setdefault(key, []).append(table)
     return list(groups.values())
 

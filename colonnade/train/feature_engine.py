@@ -175,15 +175,17 @@ class FeatureEngine(torch.nn.Module):
         if name not in self._runs:
             return self._sequence(names[0], rows[name], found)
         parts: list[torch.Tensor] = []
+        device = self.embedding.output_device
         for run, begin, end in self._runs[name]:
-            parts += [found.dense[n] for n in run] if end == begin else [rows[name][:, begin:end]]
+            parts += [found.dense[n].to(device) for n in run] if end == begin else [rows[name][:, begin:end]]
         return parts[0] if len(parts) == 1 else torch.cat(parts, 1)
 
     def _sequence(self, name: str, values: torch.Tensor, found: Transformed) -> torch.Tensor | RaggedRows:
         embedding, ids = self._embedding(name), found.sparse[name]
         assert embedding is not None
         pooled = embedding.pooling not in ("none", "tile")
-        made = RaggedRows(values, ids.offsets[:1] if pooled else ids.offsets)
+        offsets = tuple(x.to(values.device) for x in (ids.offsets[:1] if pooled else ids.offsets))
+        made = RaggedRows(values, offsets)
         if embedding.length is None:
             return made
         padded = made.padded(embedding.length, name)
@@ -209,6 +211,7 @@ class FeatureEngine(torch.nn.Module):
         tables = {}
         for table in self.features.tables:
             values, _ = self.embedding.table(table.name).read(torch.arange(rows[table.name]))
+            values = values.cpu()
             tables[table.name] = values.numpy() if table.dtype == "float32" else encode(values.numpy(), table.dtype)
         return program, Weights(tables, {}, consts_of(program))
 

@@ -5,8 +5,8 @@ Legend: U distinct keys of a batch; D embedding_dim; F features.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,17 +16,15 @@ import torch
 from colonnade.backends.memory import address_of
 from colonnade.train.admission import Admitter
 from colonnade.train.compiled import LOOPS
-from colonnade.train.initializers.initializer import draw_key
+from colonnade.train.fresh import fresh_of, group_name
 from colonnade.train.loops.update import NUM_SCALARS
 from colonnade.train.reduce.unique import Unique
 from colonnade.train.table_config import TableConfig
 from colonnade.train.tables.layout import Layout
-from colonnade.train.tables.store import Budget, Fresh, Keys, Rows, Store
+from colonnade.train.tables.store import Budget, Keys, Rows, Store
 from colonnade.train.tables.table import DynamicTable
 
 Array = npt.NDArray[Any]
-HASH_SEED = -1
-"""The map's hash keys are drawn as those of random numbers are, by a seed that no table has."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +46,10 @@ class Update:
     counts: Array
     grads: torch.Tensor
 
+    def without(self, which: Array) -> Update:
+        """The same, but some rows learn nothing."""
+        return replace(self, rows=np.where(which, -1, self.rows))
+
 
 class TableGroup:
     """Tables of one layout and one kind of optimizer."""
@@ -55,10 +57,10 @@ class TableGroup:
     def __init__(self, configs: Sequence[TableConfig], seed: int, budget: Budget) -> None:
         first = configs[0]
         states = first.optimizer.num_states(first.embedding_dim)
-        fresh = [_fresh(config, seed) for config in configs]
-        name = ", ".join(repr(config.name) for config in configs[:3]) + (", ..." if len(configs) > 3 else "")
-        self.configs = tuple(configs)
-        self.store = Store(f"tables {name}", Layout(first.embedding_dim, first.dtype, states), fresh, budget)
+        fresh = [fresh_of(config, seed) for config in configs]
+        self.configs, self.device = tuple(configs), torch.device("cpu")
+        layout = Layout(first.embedding_dim, first.dtype, states)
+        self.store = Store(group_name(configs), layout, fresh, budget)
         self.tables = [DynamicTable(config.name, self.store, number) for number, config in enumerate(configs)]
         self.admitters = [
             None if config.admission is None else config.admission.begin(config.name, own, budget)
@@ -210,9 +212,25 @@ class TableGroup:
         gone: Array = ids[self.store.find(self.store.keys(table, ids))[0] < 0]
         return gone
 
+    # --- state ------------------------------------------------------------------------------------------------------
+    def saved(self, number: int, empty: bool) -> dict[str, torch.Tensor]:
+        """A table's ids, values, states and use. empty: of no rows."""
+        store = self.store
+        rows = np.empty(0, np.int64) if empty else store.rows_of(number)
+        values = torch.from_numpy(store.values(rows))
+        return {
+            "ids": torch.from_numpy(store.ids(rows).copy()),
+            "values": values.view(torch.bfloat16) if self.configs[number].dtype == "bfloat16" else values,
+            "states": torch.from_numpy(store.states(rows)),
+            "use": torch.from_numpy(np.stack((store.steps(rows), store.counts(rows)), 1)),
+        }
 
-def _fresh(config: TableConfig, seed: int) -> Fresh:
-    dim, key = config.embedding_dim, config.stable_key
-    states = np.array(config.optimizer.fresh(dim), np.float32)
-    draw = config.initializer.draw(dim)
-    return Fresh(draw_key(HASH_SEED, key), draw_key(seed, key), draw, states, config.default)
+    def fill(self, number: int, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Give a table that is empty the rows that `saved` gave of one."""
+        store, given = self.store, {name: tensor.cpu().contiguous() for name, tensor in tensors.items()}
+        keys, values, use = store.keys(number, given["ids"].numpy()), given["values"], given["use"].numpy()
+        rows: Rows = np.full(len(keys), -1, np.int64)
+        store.insert(keys, rows)
+        store.set_values(rows, (values.view(torch.uint16) if values.dtype == torch.bfloat16 else values).numpy())
+        store.set_states(rows, given["states"].numpy())
+        store.use(rows, use[:, 0], use[:, 1])

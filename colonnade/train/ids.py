@@ -44,7 +44,7 @@ def check(packed: PackedIds, num_features: int, with_lists: AbstractSet[int] = f
     fits = fits and offsets.dtype == torch.int64 and offsets.dim() == 2 and offsets.is_contiguous()
     fits = fits and offsets.shape[0] == len(packed.weighted) == num_features and offsets.shape[1] > 0
     if fits and num_features:
-        ends = torch.cat([torch.zeros(1, dtype=torch.int64), offsets[:, -1]])
+        ends = torch.cat([torch.zeros(1, dtype=torch.int64, device=offsets.device), offsets[:, -1]])
         fits = bool(torch.equal(offsets[:, 0], ends[:-1]) and ends[-1] == len(values))
         fits = fits and not bool((offsets[:, 1:] < offsets[:, :-1]).any())
     fits = fits and set(packed.lists) == with_lists

@@ -38,7 +38,7 @@ class RaggedRows:
             )
         if len(self.values) == batch * length:
             return self.values.view(batch, length, dim)
-        rows = torch.arange(batch).repeat_interleave(lengths)
-        places = torch.arange(len(self.values)) - ends[rows] + rows * length
+        rows = torch.arange(batch, device=ends.device).repeat_interleave(lengths)
+        places = torch.arange(len(self.values), device=ends.device) - ends[rows] + rows * length
         zeros = self.values.new_zeros(batch * length, dim)
         return zeros.index_copy(0, places, self.values).view(batch, length, dim)

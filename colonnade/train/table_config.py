@@ -21,7 +21,8 @@ class TableConfig:
     dtype: float32, bfloat16 or float16; what is computed is float32.   key: what its rows belong to, the name if empty:
     a table that is renamed keeps its key.   default: every value of an id without a row.   repeats: whether an id
     learns by the `sum` or the `mean` of its occurrences' gradients.   admission: which ids get a row (None: all).
-    eviction: which rows are given up.   trainable: whether rows change and are made.
+    eviction: which rows are given up.   trainable: whether rows change and are made.   device: where rows lie, "cpu" or
+    "cuda" (None: where the engine is).
     """
 
     name: str
@@ -35,6 +36,7 @@ class TableConfig:
     admission: Admission | None = None
     eviction: tuple[Eviction, ...] = ()
     trainable: bool = True
+    device: str | None = None
 
     @property
     def stable_key(self) -> str:
@@ -47,5 +49,7 @@ class TableConfig:
             yield f"table {self.name!r}: embedding_dim {self.embedding_dim}, want at least 1"
         if self.dtype not in w.FORMS:
             yield f"table {self.name!r}: dtype {self.dtype!r}, want one of {', '.join(w.FORMS)}"
+        if self.device not in (None, "cpu", "cuda"):
+            yield f"table {self.name!r}: device {self.device!r}, want cpu or cuda"
         if self.repeats not in REDUCTIONS:
             yield f"table {self.name!r}: repeats {self.repeats!r}, want one of {', '.join(REDUCTIONS)}"

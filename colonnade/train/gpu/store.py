@@ -112,6 +112,11 @@ class Store:
         rows, self._most_free, self._most_used = self._counters[:3].tolist()
         self._most_rows = rows - self._most_free
 
+    @property
+    def row_bytes(self) -> int:
+        """Size of a row."""
+        return self.places.row_bytes
+
     # --- growing ----------------------------------------------------------------------------------------------------
     def reserve(self, more: int) -> None:
         """Make room for so many new rows. Errors: BudgetError, before anything is changed."""

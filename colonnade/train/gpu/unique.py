@@ -12,7 +12,7 @@ import torch
 from colonnade.errors import OptionError
 from colonnade.train.gpu.module import kernels
 
-BLOCK, SPARE, COUNTED = 128, 1 << 14, 1024
+BLOCK, SPARE, COUNTED, FEW, BINS, FEATURES = 128, 1 << 14, 1024, 16, 512, 256
 COUNTING = 2048
 """Ids of a program that counts."""
 MOST_STAMP = 255
@@ -41,7 +41,7 @@ class Keys:
 class Unique:
     """Numbers the distinct keys of batches; keeps the memory that it works in. Facts: for one stream at a time.
 
-    ordered: number them in the order in which they first occur; else the order differs from run to run.
+    ordered: number them table by table in the order in which they first occur; else the order differs from run to run.
     """
 
     def __init__(self, device: torch.device, *, ordered: bool = False) -> None:
@@ -50,6 +50,7 @@ class Unique:
         self._slots = torch.zeros(64, dtype=torch.int64, device=device)
         self._spare = torch.zeros(SPARE, dtype=torch.int64, device=device)
         self._stamp = 0
+        self._masked = device.type == "cuda"
 
     def run(
         self,
@@ -66,20 +67,19 @@ class Unique:
         which are not another feature's.   values: int64 [N].   inverse: int32 [N], the number of each id's key,
         written at the features' places.   Errors: OptionError for more tables than 2^23.
         """
-        count = len(values)
-        features = torch.stack((tables, starts, sizes, hash_keys[tables]), 1)
-        found = torch.zeros(1, dtype=torch.int32, device=self.device)
+        count, num = len(values), len(tables)
         made = self._room(count)
-        if len(tables) == 0 or count == 0:
+        if num == 0 or count == 0:
             return made.take(slice(0, 0))
+        features, owning, counting = self._described(hash_keys, tables, starts, sizes)
+        found = torch.zeros(1, dtype=torch.int32, device=self.device)
         numbers = torch.empty(count, dtype=torch.int32, device=self.device)
-        spread = self._tiles(sizes, BLOCK)
         parts = (made.hashes, made.tables, made.ids, made.counts)
-        programs = -(-count // BLOCK) + len(tables)
-        shared = (features, spread, len(tables))
+        programs = -(-count // BLOCK) + num
+        shared = (features, owning, num)
         self._kernels.launch(
             "own", programs, values, *shared, *self._stamped(count, len(hash_keys)), inverse, numbers, found, *parts,
-            BLOCK=BLOCK, SPARE=SPARE, ORDERED=self.ordered,
+            BLOCK=BLOCK, SPARE=SPARE, MASKED=self._masked, ORDERED=self.ordered,
         )  # fmt: skip
         if self.ordered:
             leads = torch.zeros(count, dtype=torch.int32, device=self.device)
@@ -88,11 +88,9 @@ class Unique:
             numbers = leads.cumsum(0, dtype=torch.int32)
             found = numbers[-1:].clone()
             self._kernels.launch("list_keys", programs, values, *shared, inverse, numbers, *parts, BLOCK=BLOCK)
-        counting = (features, self._tiles(sizes, COUNTING), len(tables))
-        programs = -(-count // COUNTING) + len(tables)
-        self._kernels.launch(
-            "settle", programs, *counting, inverse, numbers, made.counts, BLOCK=COUNTING, COUNTED=COUNTED
-        )
+        programs = -(-count // COUNTING) + num
+        constants = {"BLOCK": COUNTING, "COUNTED": COUNTED, "FEW": FEW, "BINS": BINS}
+        self._kernels.launch("settle", programs, features, counting, num, inverse, numbers, made.counts, **constants)
         return made.take(slice(0, int(found)))
 
     def _stamped(self, count: int, tables: int) -> tuple[torch.Tensor, torch.Tensor, int, int, int]:
@@ -116,8 +114,20 @@ class Unique:
         ints = [torch.empty(count, dtype=torch.int32, device=self.device) for _ in range(2)]
         return Keys(longs[0], ints[0], longs[1], ints[1])
 
-    @staticmethod
-    def _tiles(sizes: torch.Tensor, block: int) -> torch.Tensor:
-        """How many tiles lie before each feature's, `[F]`."""
-        tiles = (sizes + (block - 1)) // block
-        return tiles.cumsum(0) - tiles
+    def _described(
+        self, hash_keys: torch.Tensor, tables: torch.Tensor, starts: torch.Tensor, sizes: torch.Tensor
+    ) -> tuple[torch.Tensor, ...]:
+        """The features as kernels read them, and the tiles before each."""
+        num = len(tables)
+        shifts = sizes
+        if self.ordered:
+            order = tables.argsort(stable=True)
+            ranks = sizes[order].cumsum(0) - sizes[order]
+            shifts = torch.empty_like(sizes).scatter_(0, order, ranks - starts[order])
+        memory = torch.empty(7 * num, dtype=torch.int64, device=self.device)
+        words, owning, counting = memory[: 5 * num], memory[5 * num : 6 * num], memory[6 * num :]
+        constants = {"SHIFTED": self.ordered, "OWN": BLOCK, "COUNT": COUNTING, "BLOCK": FEATURES}
+        self._kernels.launch(
+            "describe", 1, tables, starts, sizes, hash_keys, shifts, words, owning, counting, num, **constants
+        )
+        return words, owning, counting

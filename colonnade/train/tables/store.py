@@ -160,6 +160,11 @@ class Store:
         """The hash key of each table."""
         return np.ascontiguousarray(self._tables[:, w.HASH_KEY // 8]).view(np.uint64)
 
+    @property
+    def row_bytes(self) -> int:
+        """Size of a row."""
+        return self.layout.row_bytes
+
     # --- growing ----------------------------------------------------------------------------------------------------
     def takes(self, more: int) -> bool:
         """Whether so many new rows need no memory that may be refused."""

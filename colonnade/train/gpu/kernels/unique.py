@@ -3,8 +3,8 @@
 A slot is the batch's stamp (8 bits), the number of the table and bits of the hash (24), and a place in the batch (32)
 where the key stands: that place owns the key. What a slot's key is, the batch itself says, which nobody writes.
 
-Legend: N ids; F features, int64 [F, 4] of (table, start, size, hash key); T tiles of BLOCK ids, each of one feature;
-U distinct keys.
+Legend: N ids; F features, int64 [F, 5] of (table, start, size, hash key, shift); U distinct keys. A tile is BLOCK ids
+of one feature. Where keys are ordered, an id's rank is its place and the shift: ids of a table lie side by side by it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ import triton.language as tl
 
 from colonnade.backends.gpu.device.jit import jit, kernel
 from colonnade.backends.gpu.device.lookup import total
-from colonnade.backends.gpu.device.text import any_lane
+from colonnade.backends.gpu.device.text import any_lane, greatest
 from colonnade.backends.gpu.device.tiles import unit_of
 from colonnade.train.gpu.kernels.hashing import LOW_WORD, hash_of, place_in, unsigned
+from colonnade.train.gpu.kernels.swap import swap_if
 
 
 @jit
@@ -23,7 +24,7 @@ def tile_of(features, tiles, num, BLOCK: tl.constexpr):
     """A program's feature (its words), the places of its ids, and which there are. tiles: int64 [F], those before."""
     program = tl.program_id(0)
     feature = unit_of(tiles, num, program)
-    words = features + 4 * feature
+    words = features + 5 * feature
     within = (program - tl.load(tiles + feature)) * BLOCK + tl.arange(0, BLOCK)
     return words, tl.load(words + 1) + within, within < tl.load(words + 2)
 
@@ -57,6 +58,7 @@ def own(
     counts,
     BLOCK: tl.constexpr,
     SPARE: tl.constexpr,
+    MASKED: tl.constexpr,
     ORDERED: tl.constexpr,
 ):
     """Kernel: the owner of each id's key; owners are numbered as they come, unless ORDERED.
@@ -84,10 +86,8 @@ def own(
         place = (word & LOW_WORD).to(tl.int64)
         hit = alike & (tl.load(values + place, mask=alike, other=0) == id_)
         owner = tl.where(hit, place, owner)
-        # A compare-and-swap has no mask: lanes that want none get a word that is never what they compare with.
-        to = tl.where(free, slots + slot, spare + (at & (SPARE - 1)))
         # What a slot says was there before the kernel began: nothing else must be seen with it.
-        old = tl.atomic_cas(to, tl.where(free, cur, -1), mine, sem="relaxed")
+        old = swap_if(slots, slot, spare, cur, mine, free, SPARE, MASKED)
         won = free & (old == cur)
         owns = owns | won
         passed = active & ~free & ~hit
@@ -98,7 +98,7 @@ def own(
         cur = tl.where(free, old, next)
     tl.store(owners + at, owner.to(tl.int32), mask=live)
     if ORDERED:
-        tl.store(numbers + at, at.to(tl.int32), mask=owns)
+        tl.store(numbers + at, (at + tl.load(words + 4)).to(tl.int32), mask=owns)
     else:
         one = owns.to(tl.int32)
         first = tl.atomic_add(found, total(one), sem="relaxed")
@@ -109,48 +109,123 @@ def own(
 
 @kernel
 def earliest(features, tiles, num, owners, numbers, BLOCK: tl.constexpr):
-    """Kernel: `numbers` of an owner becomes the first place of its key."""
-    _, at, live = tile_of(features, tiles, num, BLOCK)
+    """Kernel: `numbers` of an owner becomes the first rank of its key."""
+    words, at, live = tile_of(features, tiles, num, BLOCK)
     owner = tl.load(owners + at, mask=live, other=0)
     seen = tl.load(numbers + owner, mask=live, other=0, cache_modifier=".cg")
-    tl.atomic_min(numbers + owner, at.to(tl.int32), mask=live & (at < seen), sem="relaxed")
+    rank = (at + tl.load(words + 4)).to(tl.int32)
+    tl.atomic_min(numbers + owner, rank, mask=live & (rank < seen), sem="relaxed")
 
 
 @kernel
 def lead(features, tiles, num, owners, numbers, leads, BLOCK: tl.constexpr):
-    """Kernel: each id's owner becomes the first place of its key. leads: int32 [N], whether that is the id's own."""
-    _, at, live = tile_of(features, tiles, num, BLOCK)
+    """Kernel: each id's owner becomes the first rank of its key. leads: int32 [N], by rank, whether that is its own."""
+    words, at, live = tile_of(features, tiles, num, BLOCK)
     owner = tl.load(owners + at, mask=live, other=0)
-    place = tl.load(numbers + owner, mask=live, other=0)
-    tl.store(owners + at, place, mask=live)
-    tl.store(leads + at, (place == at).to(tl.int32), mask=live)
+    first = tl.load(numbers + owner, mask=live, other=0)
+    rank = at + tl.load(words + 4)
+    tl.store(owners + at, first, mask=live)
+    tl.store(leads + rank, (first == rank).to(tl.int32), mask=live)
 
 
 @kernel
 def list_keys(values, features, tiles, num, owners, numbers, hashes, tables, ids, counts, BLOCK: tl.constexpr):
-    """Kernel: write the keys of ids that own theirs. numbers: int32 [N], one more than theirs."""
+    """Kernel: write the keys of ids that are the first of theirs. numbers: int32 [N], by rank, one more than theirs."""
     words, at, live = tile_of(features, tiles, num, BLOCK)
-    owns = live & (tl.load(owners + at, mask=live, other=0) == at)
-    u = tl.load(numbers + at, mask=owns, other=1).to(tl.int64) - 1
-    tl.store(numbers + at, u.to(tl.int32), mask=owns)
+    rank = at + tl.load(words + 4)
+    owns = live & (tl.load(owners + at, mask=live, other=0) == rank)
+    u = tl.load(numbers + rank, mask=owns, other=1).to(tl.int64) - 1
+    tl.store(numbers + rank, u.to(tl.int32), mask=owns)
     id_ = tl.load(values + at, mask=owns, other=0)
     put_key(hashes, tables, ids, counts, u, hash_of(unsigned(tl.load(words + 3)), id_), tl.load(words), id_, owns)
 
 
+@jit
+def add_frequent(counts, u, live, FEW: tl.constexpr, BINS: tl.constexpr):
+    """Count keys that occur more than FEW times in a program, one after the other; gives what is left."""
+    going = any_lane(live)
+    while going:
+        bins = tl.histogram(u & (BINS - 1), BINS, mask=live)
+        most = greatest(bins)
+        going = most > FEW
+        if going:
+            fullest = greatest(tl.where(bins == most, tl.arange(0, BINS), -1))
+            key = greatest(tl.where(live & ((u & (BINS - 1)) == fullest), u, -1))
+            alike = live & (u == key)
+            tl.atomic_add(counts + key, total(alike.to(tl.int32)), sem="relaxed")
+            live = live & ~alike
+    return live
+
+
 @kernel
-def settle(features, tiles, num, inverse, numbers, counts, BLOCK: tl.constexpr, COUNTED: tl.constexpr):
+def settle(
+    features,
+    tiles,
+    num,
+    inverse,
+    numbers,
+    counts,
+    BLOCK: tl.constexpr,
+    COUNTED: tl.constexpr,
+    FEW: tl.constexpr,
+    BINS: tl.constexpr,
+):
     """Kernel: owners in `inverse` become the numbers of their keys; ids that own none are counted.
 
-    Those of the first COUNTED keys, among which the frequent ones are, are counted in a program before they are added.
+    What is frequent in a program is counted there before it is added: the first COUNTED keys together, as those came
+    first are often frequent; then what occurs more than FEW times.
     """
-    _, at, live = tile_of(features, tiles, num, BLOCK)
+    words, at, live = tile_of(features, tiles, num, BLOCK)
     owner = tl.load(inverse + at, mask=live, other=0)
     u = tl.load(numbers + owner, mask=live, other=0)
     tl.store(inverse + at, u, mask=live)
-    repeats = live & (owner != at)
+    repeats = live & (owner != at + tl.load(words + 4))
     if any_lane(repeats):
         low = repeats & (u < COUNTED)
         often = tl.histogram(u, COUNTED, mask=low)
         key = tl.arange(0, COUNTED)
         tl.atomic_add(counts + key, often, mask=often > 0, sem="relaxed")
-        tl.atomic_add(counts + u, at.to(tl.int32) * 0 + 1, mask=repeats & ~low, sem="relaxed")
+        rest = add_frequent(counts, u, repeats & ~low, FEW, BINS)
+        tl.atomic_add(counts + u, at.to(tl.int32) * 0 + 1, mask=rest, sem="relaxed")
+
+
+@kernel
+def describe(
+    tables,
+    starts,
+    sizes,
+    hash_keys,
+    shifts,
+    features,
+    owning,
+    counting,
+    num,
+    SHIFTED: tl.constexpr,
+    OWN: tl.constexpr,
+    COUNT: tl.constexpr,
+    BLOCK: tl.constexpr,
+):
+    """Kernel, one program: the features' words, and how many tiles of OWN and of COUNT ids lie before each."""
+    owned = tl.load(sizes) * 0
+    counted = owned
+    begin = 0
+    while begin < num:
+        f = begin + tl.arange(0, BLOCK)
+        live = f < num
+        table = tl.load(tables + f, mask=live, other=0)
+        size = tl.load(sizes + f, mask=live, other=0)
+        tl.store(features + 5 * f, table, mask=live)
+        tl.store(features + 5 * f + 1, tl.load(starts + f, mask=live, other=0), mask=live)
+        tl.store(features + 5 * f + 2, size, mask=live)
+        tl.store(features + 5 * f + 3, tl.load(hash_keys + table, mask=live, other=0), mask=live)
+        if SHIFTED:
+            tl.store(features + 5 * f + 4, tl.load(shifts + f, mask=live, other=0), mask=live)
+        else:
+            tl.store(features + 5 * f + 4, size * 0, mask=live)
+        own = (size + (OWN - 1)) // OWN
+        count = (size + (COUNT - 1)) // COUNT
+        tl.store(owning + f, owned + tl.associative_scan(own, 0, tl.standard._sum_combine) - own, mask=live)
+        tl.store(counting + f, counted + tl.associative_scan(count, 0, tl.standard._sum_combine) - count, mask=live)
+        owned += total(own)
+        counted += total(count)
+        begin += BLOCK

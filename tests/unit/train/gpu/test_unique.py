@@ -8,8 +8,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from colonnade.train.gpu import unique as module
 from colonnade.train.gpu.module import CAPABILITIES, Kernels
-from colonnade.train.gpu.unique import BLOCK, COUNTED, COUNTING, SPARE, Unique
+from colonnade.train.gpu.unique import BINS, BLOCK, COUNTED, COUNTING, FEATURES, FEW, SPARE, Unique
 from colonnade.train.initializers import Constant
 from colonnade.train.reduce.unique import reference
 from colonnade.train.tables.layout import Layout
@@ -17,7 +18,7 @@ from colonnade.train.tables.store import Fresh, Store
 from tests.unit.train.gpu.devices import DEVICES
 
 IDS = st.one_of(st.sampled_from([-1, 0, 1, 2**63 - 1, -(2**63)]), st.integers(-3, 3), st.integers(-(2**63), 2**63 - 1))
-FEATURES = st.lists(st.tuples(st.integers(0, 2), st.lists(IDS, max_size=100)), max_size=5)
+CASES = st.lists(st.tuples(st.integers(0, 2), st.lists(IDS, max_size=100)), max_size=5)
 HASH_KEYS = (3, 5, 2**64 - 1)
 
 
@@ -52,8 +53,8 @@ def check(unique: Unique, features: list[tuple[int, list[int]]], hash_keys: tupl
 def test_keys_are_those_of_a_dictionary(device: str, ordered: bool) -> None:
     unique = Unique(torch.device(device), ordered=ordered)
 
-    @settings(max_examples=15 if device == "cpu" else 300)
-    @given(FEATURES)
+    @settings(max_examples=8 if device == "cpu" else 300)
+    @given(CASES)
     def run(features: list[tuple[int, list[int]]]) -> None:
         check(unique, features)
 
@@ -78,6 +79,14 @@ def test_one_slot_for_all_keys(device: str) -> None:
     check(unique, [(1, list(range(60))), (0, list(range(30, 90))), (1, [5] * 9)], table_keys[:2])
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_frequent_keys_are_counted_together(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "COUNTED", 16)
+    unique = Unique(torch.device(device))
+    rng = np.random.default_rng(0)
+    check(unique, [(0, list(range(40)) + [30] * 99 + [17] * 77 + rng.integers(0, 200, 300).tolist())])
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("skewed", [False, True])
@@ -90,7 +99,13 @@ def test_many_ids(ordered: bool, skewed: bool) -> None:
 
 
 SIGNATURE = {
-    **dict.fromkeys(("values", "features", "tiles", "slots", "spare", "hashes", "ids"), "*i64"),
+    **dict.fromkeys(
+        (
+            *("values", "features", "tiles", "slots", "spare", "hashes", "ids", "starts"),
+            *("sizes", "hash_keys", "shifts", "owning", "counting"),
+        ),
+        "*i64",
+    ),
     **dict.fromkeys(("owners", "numbers", "found", "tables", "counts", "inverse", "leads"), "*i32"),
     **dict.fromkeys(("num", "num_slots", "num_stamp", "num_bits"), "i32"),
 }
@@ -100,7 +115,16 @@ SIGNATURE = {
 def test_kernels_compile(capability: int) -> None:
     made = Kernels(["unique"], interpret=False)
     for ordered in (False, True):
-        made.compiled("own", SIGNATURE, {"BLOCK": BLOCK, "SPARE": SPARE, "ORDERED": ordered}, capability)
+        made.compiled(
+            "own", SIGNATURE, {"BLOCK": BLOCK, "SPARE": SPARE, "MASKED": True, "ORDERED": ordered}, capability
+        )
     for name in ("earliest", "lead", "list_keys"):
         made.compiled(name, SIGNATURE, {"BLOCK": BLOCK}, capability)
-    made.compiled("settle", SIGNATURE, {"BLOCK": COUNTING, "COUNTED": COUNTED}, capability)
+    counting = {"BLOCK": COUNTING, "COUNTED": COUNTED, "FEW": FEW, "BINS": BINS}
+    made.compiled("settle", SIGNATURE, counting, capability)
+    made.compiled(
+        "describe",
+        {**SIGNATURE, "tables": "*i64"},
+        {"SHIFTED": True, "OWN": 2, "COUNT": 4, "BLOCK": FEATURES},
+        capability,
+    )

@@ -1,0 +1,218 @@
+"""The tables that share a store on a device: what `TableGroup` is on the CPU.
+
+Legend: U distinct keys of a batch; D embedding_dim; F features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade.train.admission import Admitter
+from colonnade.train.fresh import fresh_of, group_name
+from colonnade.train.gpu.store import Rows, Store
+from colonnade.train.gpu.table import DeviceTable
+from colonnade.train.gpu.unique import Keys, Unique
+from colonnade.train.gpu.update import update as update_rows
+from colonnade.train.loops.update import NUM_SCALARS
+from colonnade.train.table_config import TableConfig
+from colonnade.train.tables import store as on_cpu
+from colonnade.train.tables.layout import Layout
+from colonnade.train.tables.store import Budget
+
+
+@dataclass(frozen=True)
+class DeviceLookup:
+    """Rows that a training step looked up. values: float32 [U, D], a leaf whose gradient is theirs."""
+
+    keys: Keys
+    rows: Rows
+    values: torch.Tensor
+    version: int
+
+
+@dataclass(frozen=True)
+class DeviceUpdate:
+    """What rows learn: each row once. counts: how often each occurred."""
+
+    tables: torch.Tensor
+    rows: Rows
+    counts: torch.Tensor
+    grads: torch.Tensor
+
+    def without(self, which: torch.Tensor) -> DeviceUpdate:
+        """The same, but some rows learn nothing."""
+        return replace(self, rows=torch.where(which, -1, self.rows))
+
+
+class DeviceGroup:
+    """Tables of one layout and one kind of optimizer.
+
+    Facts: what policies of admission and eviction are asked, they are told on the CPU, where they compute.
+    A lookup waits for the device once, for the number of distinct keys; where rows must be admitted, once more.
+    """
+
+    def __init__(self, configs: Sequence[TableConfig], seed: int, budget: Budget, device: torch.device) -> None:
+        first = configs[0]
+        states = first.optimizer.num_states(first.embedding_dim)
+        fresh = [fresh_of(config, seed) for config in configs]
+        layout = Layout(first.embedding_dim, first.dtype, states)
+        self.configs, self.device = tuple(configs), device
+        self.store = Store(group_name(configs), layout, fresh, budget, device)
+        self.tables = [DeviceTable(config.name, self.store, number) for number, config in enumerate(configs)]
+        self.admitters = [
+            None if config.admission is None else config.admission.begin(config.name, own, budget)
+            for config, own in zip(configs, fresh, strict=True)
+        ]
+        self.frozen = np.array([not config.trainable for config in configs])
+        self.updates = np.zeros(len(configs), np.int64)
+        self.evicted: list[list[Any]] = [[] for _ in configs]
+        self.pending: list[DeviceLookup] = []
+        self._unique = Unique(device, ordered=torch.are_deterministic_algorithms_enabled())
+        self._hash_keys = self.store.keys_of_hash
+        means = [config.repeats == "mean" for config in configs]
+        self._means = torch.tensor(means, device=device) if any(means) else None
+
+    # --- forward ----------------------------------------------------------------------------------------------------
+    def lookup(
+        self,
+        tables: torch.Tensor,
+        starts: torch.Tensor,
+        sizes: torch.Tensor,
+        values: torch.Tensor,
+        inverse: torch.Tensor,
+        step: int | None,
+    ) -> torch.Tensor:
+        """As of `TableGroup`, of tensors on the device."""
+        keys = self._unique.run(self._hash_keys, tables, starts, sizes, values, inverse)
+        rows = self.store.find(keys)
+        if step is not None:
+            self.store.insert(keys, rows, step, self._wanted(keys, rows, step))
+            self.store.touch(keys, rows, step)
+        found = self.store.gather(keys, rows)
+        if step is not None and torch.is_grad_enabled():
+            found.requires_grad_()
+            self.pending.append(DeviceLookup(keys, rows, found, self.store.version))
+        return found
+
+    def _wanted(self, keys: Keys, rows: Rows, step: int) -> torch.Tensor | None:
+        """Which keys get a row where they have none; None: all. Errors: BudgetError, before anything is changed."""
+        if not self.frozen.any() and not any(self.admitters):
+            return None
+        wanted = (rows < 0) & ~self._of_frozen(keys.tables)
+        told: list[tuple[Admitter, on_cpu.Keys, Any]] = []
+        for table, admitter in enumerate(self.admitters):
+            if admitter is None or self.frozen[table]:
+                continue
+            asked = (wanted & (keys.tables == table)).nonzero()[:, 0]
+            if len(asked):
+                own = _on_cpu(keys.take(asked))
+                admitted = admitter.admit(own, step)
+                wanted[asked] = torch.from_numpy(admitted).to(self.device)
+                told.append((admitter, own, admitted))
+        self.store.reserve(int(wanted.sum()))
+        for asked_one, own, admitted in told:
+            asked_one.reserve(own, admitted)
+        for asked_one, own, admitted in told:
+            asked_one.note(own, admitted, step)
+        return wanted
+
+    def _of_frozen(self, tables: torch.Tensor) -> torch.Tensor:
+        return torch.from_numpy(self.frozen).to(self.device)[tables.long()]
+
+    # --- backward ---------------------------------------------------------------------------------------------------
+    def learned(self, scale: float) -> DeviceUpdate | None:
+        """What the lookups since the last step learned, divided by `scale`; None: nothing."""
+        parts = [self._part(lookup) for lookup in self.pending if lookup.values.grad is not None]
+        if not parts:
+            return None
+        update = parts[0] if len(parts) == 1 else _joined(parts)
+        grads = update.grads if scale == 1 else update.grads / scale
+        if self._means is not None:
+            times = torch.where(self._means[update.tables.long()], update.counts, 1)
+            grads = grads / times.float()[:, None]
+        return replace(update, grads=grads)
+
+    def _part(self, lookup: DeviceLookup) -> DeviceUpdate:
+        rows = lookup.rows if lookup.version == self.store.version else self.store.find(lookup.keys)
+        if self.frozen.any():
+            rows = torch.where(self._of_frozen(lookup.keys.tables), -1, rows)
+        assert lookup.values.grad is not None
+        return DeviceUpdate(lookup.keys.tables, rows, lookup.keys.counts, lookup.values.grad.contiguous())
+
+    def not_finite(self, update: DeviceUpdate) -> torch.Tensor:
+        """Which rows have a gradient that is NaN or infinite, bool `[U]`."""
+        return ~update.grads.isfinite().all(1) & (update.rows >= 0)
+
+    def apply(self, update: DeviceUpdate, step: int) -> None:
+        """Update the rows that are not -1."""
+        count = len(self.configs)
+        found = torch.bincount(torch.where(update.rows >= 0, update.tables + 1, 0), minlength=count + 1)
+        changed = found[1:].cpu().numpy() > 0
+        self.updates += changed
+        scalars = np.zeros((count, NUM_SCALARS), np.float32)
+        for table in np.flatnonzero(changed):
+            optimizer = self.configs[table].optimizer
+            numbers = optimizer.scalars(int(self.updates[table]), optimizer.rate(step))
+            scalars[table, : len(numbers)] = numbers
+        given = (update.rows, update.tables, update.grads, torch.from_numpy(scalars).to(self.device))
+        update_rows(self.store, self.configs[0].optimizer, *given)
+
+    # --- eviction ---------------------------------------------------------------------------------------------------
+    def evict(self, step: int) -> dict[str, int]:
+        """Remove the rows that the tables' policies give up; gives how many of each table."""
+        removed: dict[str, int] = {}
+        for number, config in enumerate(self.configs):
+            for policy in () if self.frozen[number] else config.eviction:
+                rows = self.store.rows_of(number)
+                steps, counts = (part.cpu().numpy() for part in (self.store.steps(rows), self.store.counts(rows)))
+                chosen = rows[torch.from_numpy(policy.chosen(steps, counts, step)).to(self.device)]
+                if len(chosen):
+                    self.evicted[number].append(self.store.ids(chosen).cpu().numpy())
+                    self.store.remove(chosen)
+                    removed[config.name] = removed.get(config.name, 0) + len(chosen)
+        return removed
+
+    def evicted_ids(self, table: int) -> Any:
+        """The ids that were evicted since they were last taken, and have no row now, in numpy; each once."""
+        parts = self.evicted[table]
+        ids = torch.from_numpy(np.unique(np.concatenate(parts)) if parts else np.empty(0, np.int64))
+        return ids[self.store.find(self.store.keys(table, ids)).cpu() < 0].numpy()
+
+    # --- state ------------------------------------------------------------------------------------------------------
+    def saved(self, number: int, empty: bool) -> dict[str, torch.Tensor]:
+        """As of `TableGroup`; on the device."""
+        store = self.store
+        rows = torch.empty(0, dtype=torch.int64, device=self.device) if empty else store.rows_of(number)
+        use = torch.stack((store.steps(rows), store.counts(rows)), 1)
+        return {"ids": store.ids(rows), "values": store.values(rows), "states": store.states(rows), "use": use}
+
+    def fill(self, number: int, tensors: Mapping[str, torch.Tensor]) -> None:
+        """As of `TableGroup`; the tensors may lie anywhere."""
+        store, use = self.store, tensors["use"]
+        keys = store.keys(number, tensors["ids"])
+        rows = torch.full((len(keys),), -1, dtype=torch.int64, device=self.device)
+        store.insert(keys, rows)
+        store.set_values(rows, tensors["values"])
+        store.set_states(rows, tensors["states"])
+        store.use(rows, use[:, 0], use[:, 1])
+
+
+def _on_cpu(keys: Keys) -> on_cpu.Keys:
+    hashes, tables, ids, counts = (x.cpu().numpy() for x in (keys.hashes, keys.tables, keys.ids, keys.counts))
+    return on_cpu.Keys(hashes.view(np.uint64), tables.astype(np.int64), ids, counts)
+
+
+def _joined(parts: Sequence[DeviceUpdate]) -> DeviceUpdate:
+    """Several lookups as one: the gradients of a row are added."""
+    rows, numbers = torch.cat([part.rows for part in parts]).unique(return_inverse=True)
+    given = torch.cat([part.grads for part in parts])
+    grads = given.new_zeros(len(rows), given.shape[1]).index_add_(0, numbers, given)
+    counts = torch.cat([part.counts for part in parts])
+    counts = counts.new_zeros(len(rows)).index_add_(0, numbers, counts)
+    tables = counts.new_empty(len(rows)).scatter_(0, numbers, torch.cat([part.tables for part in parts]))
+    return DeviceUpdate(tables, rows, counts, grads)

@@ -1,0 +1,209 @@
+"""Engines whose tables lie on a device against engines on the CPU."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from colonnade.core.ragged import Ragged
+from colonnade.errors import BudgetError, GradientError, OptionError
+from colonnade.train import engine as module
+from colonnade.train.admission import ByCount, ReadOnly
+from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature
+from colonnade.train.eviction import Lru
+from colonnade.train.gpu.group import DeviceGroup
+from colonnade.train.initializers import Uniform
+from colonnade.train.optimizers import Adagrad, Adam, RowWiseAdagrad
+from colonnade.train.place import group_of
+from colonnade.train.table_config import TableConfig
+from tests.unit.train.gpu.devices import DEVICES
+
+KEYS = [-1, 0, 1, 2**63 - 1, -(2**63), 77, -(2**40), 5, 6]
+BATCH = 5
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """A device; interpreted kernels have that of the CPU, where tables that say so still are those of loops."""
+    made = torch.device(request.param)
+    if made.type == "cpu":
+
+        def interpreted(configs: Any, seed: int, budget: Any, place: torch.device) -> Any:
+            loops = configs[0].device == "cpu"
+            return group_of(configs, seed, budget, place) if loops else DeviceGroup(configs, seed, budget, place)
+
+        monkeypatch.setattr(module, "group_of", interpreted)
+    return made
+
+
+def features(**options: Any) -> list[EmbeddingFeature]:
+    a = TableConfig("a", 3, initializer=Uniform(-1, 1), optimizer=Adagrad(0.1), **options)
+    b = replace(a, name="b", repeats="mean", default=0.5)
+    c = replace(a, name="c", embedding_dim=4, optimizer=RowWiseAdagrad(0.1))
+    parts = [("f0", a, "sum"), ("f1", c, "mean"), ("f2", b, "max"), ("f3", a, "sqrtn"), ("f4", c, "none")]
+    return [EmbeddingFeature(*part) for part in parts]
+
+
+OUTPUTS = {"deep": ["f0", "f1", "f2"], "alone": ["f3"], "rows": ["f4"]}
+
+
+def on_cpu(given: list[EmbeddingFeature], **options: Any) -> EmbeddingEngine:
+    """An engine of loops."""
+    pinned = [replace(f, table=replace(f.table, device="cpu")) for f in given]
+    return EmbeddingEngine(pinned, OUTPUTS, **options)
+
+
+def on_device(given: list[EmbeddingFeature], device: torch.device, **options: Any) -> EmbeddingEngine:
+    engine = EmbeddingEngine(given, OUTPUTS, **options).to(device)
+    assert all(isinstance(group, DeviceGroup) for group in engine.groups if group.configs[0].device is None)
+    return engine
+
+
+def batch_of(seed: int) -> dict[str, Ragged]:
+    rng = np.random.default_rng(seed)
+    made = {}
+    for f in range(5):
+        lengths = rng.integers(0, 4, BATCH)
+        ids = torch.tensor([KEYS[k] for k in rng.integers(0, len(KEYS), lengths.sum())], dtype=torch.int64)
+        weights = torch.from_numpy(rng.random(len(ids)).astype(np.float32)) if f == 3 else None
+        made[f"f{f}"] = Ragged.of(ids, torch.tensor([0, *lengths.tolist()]).cumsum(0), weights=weights)
+    return made
+
+
+def train(engine: EmbeddingEngine, batches: list[int], lookups: int = 1) -> None:
+    for seed in batches:
+        for part in range(lookups):
+            out = engine(batch_of(10 * seed + part))
+            factors = {n: torch.arange(x.numel()).reshape(x.shape).float().sin().to(x.device) for n, x in out.items()}
+            sum((out[n] * factors[n]).sum() for n in out).backward()
+        engine.step()
+
+
+def check_same(one: EmbeddingEngine, other: EmbeddingEngine) -> None:
+    assert one.steps == other.steps
+    batch = batch_of(99)
+    one.eval()
+    other.eval()
+    for name, x in one(batch).items():
+        torch.testing.assert_close(other(batch)[name].cpu(), x)
+    one.train()
+    other.train()
+    for name in "abc":
+        ids = one.table(name).ids()
+        assert sorted(ids.tolist()) == sorted(other.table(name).ids().tolist())
+        rows, there = other.table(name).read(torch.tensor(KEYS))
+        want, known = one.table(name).read(torch.tensor(KEYS))
+        assert there.tolist() == known.tolist()
+        torch.testing.assert_close(rows.cpu(), want)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"dtype": "bfloat16"}, {"admission": ByCount(2), "eviction": (Lru(4),)}], ids=str
+)
+def test_training_is_that_of_the_cpu(device: torch.device, options: dict[str, Any]) -> None:
+    one, other = on_cpu(features(**options), evict_every=2), on_device(features(**options), device, evict_every=2)
+    for engine in (one, other):
+        train(engine, [0, 1], 2)
+        train(engine, [2])
+    check_same(one, other)
+    evicted, theirs = one.take_evicted(), other.take_evicted()
+    assert {n: x.tolist() for n, x in evicted.items()} == {n: x.tolist() for n, x in theirs.items()}
+
+
+def test_state_moves_between_devices(device: torch.device) -> None:
+    given = features(admission=ByCount(2))
+    one, other = on_cpu(given), on_device(given, device)
+    train(one, [0, 1, 2])
+    file = io.BytesIO()
+    torch.save(one.state_dict(), file)
+    file.seek(0)
+    other.load_state_dict(torch.load(file))
+    check_same(one, other)
+    again = on_cpu(given)
+    again.load_state_dict(other.state_dict())
+    train(one, [3])
+    train(other, [3])
+    train(again, [3])
+    check_same(one, other)
+    check_same(one, again)
+
+
+@pytest.mark.gpu
+def test_an_engine_moves_with_all_it_knows() -> None:
+    given = features(dtype="float16", admission=ByCount(2))
+    one, other = EmbeddingEngine(given, OUTPUTS), EmbeddingEngine(given, OUTPUTS)
+    used = []
+    for step, place in enumerate(("cuda", "cpu", "cuda", "cuda")):
+        other.to(place)
+        used.append(other.budget.used)
+        train(one, [step])
+        train(other, [step])
+    assert all(x.device.type == "cuda" for x in other(batch_of(0)).values())
+    check_same(one, other)
+    assert max(used) < 4 * min(used)
+
+
+def test_tables_on_both_sides(device: torch.device) -> None:
+    given = [replace(f, table=replace(f.table, device="cpu")) if f.table.name == "c" else f for f in features()]
+    one, other = on_cpu(given), on_device(given, device)
+    assert [type(group) is DeviceGroup for group in other.groups] == [True, False]
+    train(one, [0, 1, 2])
+    train(other, [0, 1, 2])
+    check_same(one, other)
+
+
+def test_tables_that_stand_still(device: torch.device) -> None:
+    one, other = on_cpu(features()), on_device(features(), device)
+    for engine in (one, other):
+        train(engine, [0])
+        engine.freeze("a")
+        train(engine, [1])
+        engine.freeze("a", False)
+        train(engine, [2])
+    check_same(one, other)
+
+
+def test_ids_that_are_not_admitted(device: torch.device) -> None:
+    other = on_device(features(admission=ReadOnly()), device)
+    train(other, [0, 1])
+    assert [len(other.table(name)) for name in "abc"] == [0, 0, 0]
+
+
+def test_gradients_that_are_not_finite_are_an_error_before_anything_changes(device: torch.device) -> None:
+    other = on_device(features(), device)
+    train(other, [0])
+    before = other.table("c").read(torch.tensor(KEYS))[0]
+    rows = other(batch_of(1))["rows"]
+    rows.backward(torch.full_like(rows, torch.inf))
+    with pytest.raises(GradientError, match="table 'c'"):
+        other.step()
+    assert torch.equal(before, other.table("c").read(torch.tensor(KEYS))[0])
+
+
+def test_too_little_memory(device: torch.device) -> None:
+    other = on_device(features(), device, budget=100_000)
+    with pytest.raises(BudgetError):
+        other(batch_of(0))
+    assert [len(other.table(name)) for name in "abc"] == [0, 0, 0]
+
+
+def test_rows_by_id(device: torch.device) -> None:
+    table = on_device(features(), device).table("b")
+    ids = torch.tensor([-1, 0, 2**63 - 1, -(2**63)])
+    table.write(ids, torch.arange(12.0).reshape(4, 3))
+    read, there = table.read(torch.tensor([0, 5, -1, 0]))
+    assert read.tolist() == [[3, 4, 5], [0.5, 0.5, 0.5], [0, 1, 2], [3, 4, 5]]
+    assert there.tolist() == [True, False, True, True]
+    assert table.delete(torch.tensor([0, 0, 9])) == 1 and len(table) == 3
+    table.clear()
+    assert len(table) == 0 and table.ids().tolist() == []
+
+
+def test_a_device_that_there_is_not() -> None:
+    with pytest.raises(OptionError, match="want cpu or cuda"):
+        EmbeddingEngine([EmbeddingFeature("f", TableConfig("t", 3, device="tpu", optimizer=Adam()))])
