@@ -89,20 +89,24 @@ class DeviceGroup:
     ) -> torch.Tensor:
         """As of `TableGroup`, of tensors on the device."""
         keys = self._unique.run(self._hash_keys, tables, starts, sizes, values, inverse)
-        rows = self.store.find(keys)
+        wanted = None
+        if step is not None and (self._has_policies or not self.store.has_room(len(keys))):
+            # Where memory or policies may refuse, nothing is noted before they are asked.
+            wanted = self._wanted(keys, self.store.find(keys), step)
+        rows, found = self.store.look_up(keys, step)
         if step is not None:
-            self.store.insert(keys, rows, step, self._wanted(keys, rows, step))
-            self.store.touch(keys, rows, step)
-        found = self.store.gather(keys, rows)
+            self.store.insert(keys, rows, step, wanted, found)
         if step is not None and torch.is_grad_enabled():
             found.requires_grad_()
             self.pending.append(DeviceLookup(keys, rows, found, self.store.version))
         return found
 
-    def _wanted(self, keys: Keys, rows: Rows, step: int) -> torch.Tensor | None:
-        """Which keys get a row where they have none; None: all. Errors: BudgetError, before anything is changed."""
-        if not self.frozen.any() and not any(self.admitters):
-            return None
+    @property
+    def _has_policies(self) -> bool:
+        return bool(self.frozen.any() or any(self.admitters))
+
+    def _wanted(self, keys: Keys, rows: Rows, step: int) -> torch.Tensor:
+        """Which keys get a row; there is room for them. Errors: BudgetError, before anything is changed."""
         wanted = (rows < 0) & ~self._of_frozen(keys.tables)
         told: list[tuple[Admitter, on_cpu.Keys, Any]] = []
         for table, admitter in enumerate(self.admitters):

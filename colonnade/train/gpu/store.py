@@ -30,7 +30,7 @@ FULL = 0.75
 GROWTH = 1.25
 SPARE = 1 << 14
 TABLE_WORDS = 8
-FINDING, MAKING, COPYING = 128, 32, 64
+FINDING, MAKING, COPYING, LOOKING = 128, 32, 64, 64
 """Lanes of a program."""
 WIDEST = 64
 """Values of a row that a program has in hand."""
@@ -120,13 +120,14 @@ class Store:
     # --- growing ----------------------------------------------------------------------------------------------------
     def reserve(self, more: int) -> None:
         """Make room for so many new rows. Errors: BudgetError, before anything is changed."""
-        if self._fits(more):
+        if self.has_room(more):
             return
         self._measure()
-        if not self._fits(more):
+        if not self.has_room(more):
             self._grow(more)
 
-    def _fits(self, more: int) -> bool:
+    def has_room(self, more: int) -> bool:
+        """Whether so many new rows surely fit. Facts: does not wait for the device."""
         room = (len(self._starts) << self._shift) - self._most_rows
         return more <= room and self._most_used + more <= FULL * len(self._slots)
 
@@ -208,25 +209,44 @@ class Store:
         self._launch("find", len(keys), FINDING, *self._map(), *given)
         return rows
 
-    def insert(self, keys: Keys, rows: Rows, step: int = 0, wanted: torch.Tensor | None = None) -> None:
+    def look_up(self, keys: Keys, step: int | None = None) -> tuple[Rows, torch.Tensor]:
+        """What `find` and `gather` give, and, where there is a step, what `touch` does: at once."""
+        dim = self.layout.embedding_dim
+        rows = torch.empty(len(keys), dtype=torch.int64, device=self.device)
+        out = torch.empty(len(keys), dim, device=self.device)
+        given = (self._words, keys.hashes, keys.tables, keys.ids, keys.counts, rows, out, len(keys), step or 0, dim)
+        constants = {"NOTED": step is not None, "FORM": self.form, "VALUES": block_of(dim, 32)}
+        self._launch("look_up", len(keys), LOOKING, *self._map(), *given, self.places.count, **constants)
+        return rows, out
+
+    def insert(
+        self,
+        keys: Keys,
+        rows: Rows,
+        step: int = 0,
+        wanted: torch.Tensor | None = None,
+        out: torch.Tensor | None = None,
+    ) -> None:
         """Make rows for the keys that have none, and are wanted.
 
-        rows: what `find` gave; written.   Facts: waits for the device where there may be too little room.
+        rows: what `find` gave; written.   out: `[U, D]`; where it is given, new rows count as looked up, and their
+        values are written there.   Facts: waits for the device where there may be too little room.
         Errors: BudgetError, before anything is changed.
         """
         if len(keys) == 0:
             return
         new = rows < 0 if wanted is None else (rows < 0) & wanted
         more = len(keys)
-        if not self._fits(more):
+        if not self.has_room(more):
             more = int(new.sum())
             self.reserve(more)
         order = new.cumsum(0)
         dim, states = self.layout.embedding_dim, self.layout.num_states
         self._launch(
             "insert", len(keys), MAKING, *self._map(spare=True), self._words, self._fresh, self._counters, self._free,
-            self._lives, keys.hashes, keys.tables, keys.ids, order, rows, len(keys), step, dim, states,
-            self.places.count, FORM=self.form, **self._draws, FOURS=block_of(-(-dim // 4), 8),
+            self._lives, keys.hashes, keys.tables, keys.ids, keys.counts, order, rows,
+            self._fresh if out is None else out, len(keys), step, dim, states,
+            self.places.count, FORM=self.form, NOTED=out is not None, **self._draws, FOURS=block_of(-(-dim // 4), 8),
             STATES=block_of(states, 32), SPARE=SPARE,
         )  # fmt: skip
         self._kernels.launch("account", 1, self._counters, order, len(keys))

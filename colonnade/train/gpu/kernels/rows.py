@@ -9,10 +9,11 @@ import triton.language as tl
 
 from colonnade.backends.gpu.device.jit import jit, kernel
 from colonnade.backends.gpu.device.lookup import total
+from colonnade.backends.gpu.device.text import any_lane
 from colonnade.train.gpu.kernels.hashing import unsigned
 from colonnade.train.gpu.kernels.philox import draw_four, number_in
 from colonnade.train.gpu.kernels.places import floats, ints, load_values, longs, row_at, store_values
-from colonnade.train.gpu.kernels.slots import TABLE_WORDS, publish
+from colonnade.train.gpu.kernels.slots import TABLE_WORDS, publish, search
 
 ROW_STEP = tl.constexpr(12)
 
@@ -34,6 +35,15 @@ def add_lives(lives, table, live):
     tl.atomic_add(lives + table, table.to(tl.int64) * 0 + 1, mask=live & ~alike, sem="relaxed")
 
 
+@jit
+def drawn(
+    own, id_, block, live, NORMAL: tl.constexpr, TRUNCATED: tl.constexpr, BLOCK: tl.constexpr, FOURS: tl.constexpr
+):
+    """float32 [N, 4 FOURS]: new values of rows, in their order."""
+    v0, v1, v2, v3 = draw_four(own, id_, block, live, NORMAL, TRUNCATED)
+    return tl.reshape(tl.join(tl.join(v0, v2), tl.join(v1, v3)), (BLOCK, 4 * FOURS))
+
+
 @kernel
 def insert(
     slots,
@@ -50,8 +60,10 @@ def insert(
     hashes,
     tables,
     ids,
+    counts,
     order,
     rows,
+    out,
     num,
     num_step,
     num_dim,
@@ -60,54 +72,61 @@ def insert(
     FORM: tl.constexpr,
     NORMAL: tl.constexpr,
     TRUNCATED: tl.constexpr,
+    NOTED: tl.constexpr,
     BLOCK: tl.constexpr,
     FOURS: tl.constexpr,
     STATES: tl.constexpr,
     SPARE: tl.constexpr,
 ):
-    """Kernel: a row for each key that gets one.
+    """Kernel: a row for each key that gets one. NOTED: it counts as looked up, and its values are given.
 
     words: int64 [tables, 8].   fresh: float32 [tables, num_states].   counters: int64, rows handed out, rows in `free`.
     lives: int64 [tables].   order: int64 [N], which new row it is from 1 on, where it is one more than before.
-    rows: written.   num_count_at: where in a row its count lies.   Facts: the keys are distinct; there is room.
+    rows: written.   out: float32 [N, D].   num_count_at: where in a row its count lies.
+    Facts: the keys are distinct; there is room.
     """
     lane = lanes_of(BLOCK)
     inside = lane < num
     new = tl.load(order + lane, mask=inside, other=0)
     live = inside & (new > tl.load(order + lane - 1, mask=inside & (lane > 0), other=0))
-    num_free = tl.load(counters + 1)
-    listed = num_free - new
-    row = tl.load(free + listed, mask=live & (listed >= 0), other=0)
-    row = tl.where(listed >= 0, row, tl.load(counters) + new - num_free - 1)
-    address = row_at(blocks, row, live, num_shift, row_bytes)
-    id_ = tl.load(ids + lane, mask=live, other=0)
-    table = tl.load(tables + lane, mask=live, other=0)
-    own = words + TABLE_WORDS * table.to(tl.int64)
-    begin = 0
-    while 4 * begin < num_dim:
-        block = begin + tl.arange(0, FOURS).to(tl.int64)
-        v0, v1, v2, v3 = draw_four(own, id_, block, live, NORMAL, TRUNCATED)
-        k = 4 * block
-        store_values(address, k, v0, live[:, None] & (k < num_dim)[None, :], FORM)
-        store_values(address, k + 1, v1, live[:, None] & (k + 1 < num_dim)[None, :], FORM)
-        store_values(address, k + 2, v2, live[:, None] & (k + 2 < num_dim)[None, :], FORM)
-        store_values(address, k + 3, v3, live[:, None] & (k + 3 < num_dim)[None, :], FORM)
-        begin += FOURS
-    begin = 0
-    while begin < num_states:
-        s = begin + tl.arange(0, STATES)
-        mask = live[:, None] & (s < num_states)[None, :]
-        x = tl.load(fresh + (table * num_states)[:, None] + s[None, :], mask=mask, other=0)
-        tl.store(floats((address + num_count_at + 8)[:, None] + 4 * s[None, :]), x, mask=mask)
-        begin += STATES
-    tl.store(longs(address), id_, mask=live)
-    tl.store(ints(address + 8), table, mask=live)
-    tl.store(ints(address + ROW_STEP), table * 0 + num_step, mask=live)
-    tl.store(longs(address + num_count_at), id_ * 0, mask=live)
-    tl.debug_barrier()
-    publish(slots, num_buckets, spare, unsigned(tl.load(hashes + lane, mask=live, other=0)), row, live, SPARE)
-    tl.store(rows + lane, row, mask=live)
-    add_lives(lives, table, live)
+    if any_lane(live):
+        num_free = tl.load(counters + 1)
+        listed = num_free - new
+        row = tl.load(free + listed, mask=live & (listed >= 0), other=0)
+        row = tl.where(listed >= 0, row, tl.load(counters) + new - num_free - 1)
+        address = row_at(blocks, row, live, num_shift, row_bytes)
+        id_ = tl.load(ids + lane, mask=live, other=0)
+        table = tl.load(tables + lane, mask=live, other=0)
+        own = words + TABLE_WORDS * table.to(tl.int64)
+        begin = 0
+        while 4 * begin < num_dim:
+            block = begin + tl.arange(0, FOURS).to(tl.int64)
+            x = drawn(own, id_, block, live, NORMAL, TRUNCATED, BLOCK, FOURS)
+            k = 4 * begin + tl.arange(0, 4 * FOURS)
+            mask = live[:, None] & (k < num_dim)[None, :]
+            store_values(address, k, x, mask, FORM)
+            if NOTED:
+                stored = load_values(address, k, mask, FORM)
+                tl.store(out + (lane * num_dim)[:, None] + k[None, :], stored, mask=mask)
+            begin += FOURS
+        begin = 0
+        while begin < num_states:
+            s = begin + tl.arange(0, STATES)
+            mask = live[:, None] & (s < num_states)[None, :]
+            x = tl.load(fresh + (table * num_states)[:, None] + s[None, :], mask=mask, other=0)
+            tl.store(floats((address + num_count_at + 8)[:, None] + 4 * s[None, :]), x, mask=mask)
+            begin += STATES
+        count = id_ * 0
+        if NOTED:
+            count = tl.load(counts + lane, mask=live, other=0).to(tl.int64)
+        tl.store(longs(address), id_, mask=live)
+        tl.store(ints(address + 8), table, mask=live)
+        tl.store(ints(address + ROW_STEP), table * 0 + num_step, mask=live)
+        tl.store(longs(address + num_count_at), count, mask=live)
+        tl.debug_barrier()
+        publish(slots, num_buckets, spare, unsigned(tl.load(hashes + lane, mask=live, other=0)), row, live, SPARE)
+        tl.store(rows + lane, row, mask=live)
+        add_lives(lives, table, live)
 
 
 @kernel
@@ -121,17 +140,38 @@ def account(counters, order, num):
     tl.store(counters + 2, tl.load(counters + 2) + made)
 
 
-@kernel
-def touch(blocks, num_shift, row_bytes, rows, counts, num, num_step, num_count_at, BLOCK: tl.constexpr):
-    """Kernel: note that rows were looked up: in which step, and how often. counts: int32 [N]."""
-    lane = lanes_of(BLOCK)
-    row = tl.load(rows + lane, mask=lane < num, other=-1)
-    live = row >= 0
-    address = row_at(blocks, row, live, num_shift, row_bytes)
-    tl.store(ints(address + ROW_STEP), (row * 0 + num_step).to(tl.int32), mask=live)
+@jit
+def note(address, counts, lane, num_step, num_count_at, live):
+    """Note that rows were looked up: in which step, and how often."""
+    tl.store(ints(address + ROW_STEP), (address * 0 + num_step).to(tl.int32), mask=live)
     count = longs(address + num_count_at)
     more = tl.load(counts + lane, mask=live, other=0).to(tl.int64)
     tl.store(count, tl.load(count, mask=live, other=0) + more, mask=live)
+
+
+@jit
+def give(out, words, tables, lane, address, inside, live, dim, FORM: tl.constexpr, VALUES: tl.constexpr):
+    """Write the values of rows; of lanes without one, the table's default."""
+    lacks = inside & ~live
+    table = tl.load(tables + lane, mask=lacks, other=0).to(tl.int64)
+    default = number_in(words + TABLE_WORDS * table, 7, lacks).to(tl.float32)
+    begin = 0
+    while begin < dim:
+        k = begin + tl.arange(0, VALUES)
+        within = (k < dim)[None, :]
+        x = load_values(address, k, live[:, None] & within, FORM)
+        x = tl.where(live[:, None], x, default)
+        tl.store(out + (lane * dim)[:, None] + k[None, :], x, mask=inside[:, None] & within)
+        begin += VALUES
+
+
+@kernel
+def touch(blocks, num_shift, row_bytes, rows, counts, num, num_step, num_count_at, BLOCK: tl.constexpr):
+    """Kernel: note that rows were looked up. counts: int32 [N]."""
+    lane = lanes_of(BLOCK)
+    row = tl.load(rows + lane, mask=lane < num, other=-1)
+    live = row >= 0
+    note(row_at(blocks, row, live, num_shift, row_bytes), counts, lane, num_step, num_count_at, live)
 
 
 @kernel
@@ -155,17 +195,45 @@ def gather(
     row = tl.load(rows + lane, mask=inside, other=-1)
     live = row >= 0
     address = row_at(blocks, row, live, num_shift, row_bytes)
-    lacks = inside & ~live
-    table = tl.load(tables + lane, mask=lacks, other=0).to(tl.int64)
-    default = number_in(words + TABLE_WORDS * table, 7, lacks).to(tl.float32)
-    begin = 0
-    while begin < dim:
-        k = begin + tl.arange(0, VALUES)
-        within = (k < dim)[None, :]
-        x = load_values(address, k, live[:, None] & within, FORM)
-        x = tl.where(live[:, None], x, default)
-        tl.store(out + (lane * dim)[:, None] + k[None, :], x, mask=inside[:, None] & within)
-        begin += VALUES
+    give(out, words, tables, lane, address, inside, live, dim, FORM, VALUES)
+
+
+@kernel
+def look_up(
+    slots,
+    num_buckets,
+    blocks,
+    num_shift,
+    row_bytes,
+    words,
+    hashes,
+    tables,
+    ids,
+    counts,
+    rows,
+    out,
+    num,
+    num_step,
+    dim,
+    num_count_at,
+    NOTED: tl.constexpr,
+    FORM: tl.constexpr,
+    BLOCK: tl.constexpr,
+    VALUES: tl.constexpr,
+):
+    """Kernel: what `find` and `gather` do and, NOTED, `touch`: each row is read once."""
+    lane = lanes_of(BLOCK)
+    inside = lane < num
+    h = unsigned(tl.load(hashes + lane, mask=inside, other=0))
+    id_ = tl.load(ids + lane, mask=inside, other=0)
+    table = tl.load(tables + lane, mask=inside, other=0)
+    row = search(slots, num_buckets, blocks, num_shift, row_bytes, h, table, id_, inside)
+    tl.store(rows + lane, row, mask=inside)
+    live = row >= 0
+    address = row_at(blocks, row, live, num_shift, row_bytes)
+    if NOTED:
+        note(address, counts, lane, num_step, num_count_at, live)
+    give(out, words, tables, lane, address, inside, live, dim, FORM, VALUES)
 
 
 @kernel

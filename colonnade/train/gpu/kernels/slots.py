@@ -65,20 +65,12 @@ def publish(slots, num_buckets, spare, h, row, live, SPARE: tl.constexpr):
         active = active & ~(free & (old == 0))
 
 
-@kernel
-def find(slots, num_buckets, blocks, num_shift, row_bytes, hashes, tables, ids, rows, num, BLOCK: tl.constexpr):
-    """Kernel: the row of each key, -1 where there is none.
-
-    hashes, ids: int64 [N].   tables: int32 [N].   rows: int64 [N], written.
-    """
-    lane = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    active = lane < num
-    h = unsigned(tl.load(hashes + lane, mask=active, other=0))
-    id_ = tl.load(ids + lane, mask=active, other=0)
-    table = tl.load(tables + lane, mask=active, other=0)
+@jit
+def search(slots, num_buckets, blocks, num_shift, row_bytes, h, table, id_, live):
+    """int64 [N]: the rows of keys, -1 where there are none."""
+    active = live
     at = home_of(h, num_buckets)
     found = at * 0 - 1
-    live = active
     while any_lane(active):
         bucket, index = bucket_at(slots, at, active)
         alike = ((bucket >> 32) == (h >> 32)[:, None]) & ((bucket & LOW_WORD) != 0)
@@ -93,7 +85,21 @@ def find(slots, num_buckets, blocks, num_shift, row_bytes, hashes, tables, ids, 
         found = tl.where(same, row, found)
         active = active & ~same & ~(within & (word == 0))
         at = wrapped(tl.where(maybe, place + 1, place), num_buckets)
-    tl.store(rows + lane, found, mask=live)
+    return found
+
+
+@kernel
+def find(slots, num_buckets, blocks, num_shift, row_bytes, hashes, tables, ids, rows, num, BLOCK: tl.constexpr):
+    """Kernel: the row of each key, -1 where there is none.
+
+    hashes, ids: int64 [N].   tables: int32 [N].   rows: int64 [N], written.
+    """
+    lane = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    live = lane < num
+    h = unsigned(tl.load(hashes + lane, mask=live, other=0))
+    id_ = tl.load(ids + lane, mask=live, other=0)
+    table = tl.load(tables + lane, mask=live, other=0)
+    tl.store(rows + lane, search(slots, num_buckets, blocks, num_shift, row_bytes, h, table, id_, live), mask=live)
 
 
 @jit
