@@ -136,6 +136,7 @@ class GpuPooling:
     def __init__(self, layout: Layout, tuning: Tuning | None = None) -> None:
         self.layout, self.groups, self.tuning = layout, groups_of(layout), tuning or Tuning()
         self._units: dict[torch.device, tuple[Units, ...]] = {}
+        self._some: dict[tuple[torch.device, tuple[Group, ...]], Units] = {}
         self._matrices: dict[tuple[torch.device, int], torch.Tensor] = {}
         self._sizes = {feature: k for k, feature in enumerate(layout.unpooled.values())}
 
@@ -183,9 +184,8 @@ class GpuPooling:
         if is_hot:
             self._find_hot(batch, hot)
         for units in self.units(device):
-            chosen = [n for n, g in enumerate(units.groups) if known[g.flat] is not None and g.family != MAX]
-            if chosen:
-                own = units if len(chosen) == len(units.groups) else self._some(units, chosen, device)
+            own = self._learning(units, known, device)
+            if own is not None:
                 counts = [self._count(group, batch, sizes) for group in own.groups]
                 self._spread(own, counts, batch, known, hot, is_hot)
             for number, group in enumerate(units.groups):
@@ -244,9 +244,14 @@ class GpuPooling:
             found = self._matrices[device, features] = torch.tensor(matrices, dtype=torch.int32, device=device)
         return found
 
-    def _some(self, units: Units, chosen: Sequence[int], device: torch.device) -> Units:
-        """Some of the groups. Facts: copied to the device each time; all of them learn, most of the time."""
-        return Units([units.groups[n] for n in chosen], device)
+    def _learning(self, units: Units, given: Sequence[torch.Tensor | None], device: torch.device) -> Units | None:
+        """The units whose sums have a gradient."""
+        chosen = tuple(g for g in units.groups if given[g.flat] is not None and g.family != MAX)
+        if len(chosen) == len(units.groups):
+            return units
+        if chosen and (device, chosen) not in self._some:
+            self._some[device, chosen] = Units(chosen, device)
+        return self._some[device, chosen] if chosen else None
 
     # --- max --------------------------------------------------------------------------------------------------------
     def _owners(

@@ -14,7 +14,9 @@ from colonnade.train.gpu import launches, segment
 from colonnade.train.gpu.launches import FILES, Tuning, write_add_copies, write_pool, write_spread
 from colonnade.train.gpu.module import CAPABILITIES, Kernels
 from colonnade.train.gpu.segment import GpuPooling, Units, groups_of
+from colonnade.train.reduce import ops
 from colonnade.train.reduce.cpu import cpu_pooling
+from colonnade.train.reduce.segment import Elements, SegmentPlan
 from colonnade.train.segments import Layout, Segment, layout_of
 from tests.unit.train.gpu.devices import DEVICES
 
@@ -203,6 +205,59 @@ def test_the_same_bits_twice(device: str) -> None:
 def test_many_long_bags(dim: int, deterministic: bool) -> None:
     case = drawn(dim, ("sum", "mean", "sqrtn"), 200, 3000, dims=(dim,), distinct=2000)
     check(case, "cuda", Tuning(), deterministic=deterministic)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_plan_runs_where_its_rows_lie(deterministic: bool) -> None:
+    case = drawn(11, POOLINGS, 300, 40, dims=(8, 20), weighted=True)
+    assert case.weights is not None
+    plan = SegmentPlan(case.layout.segments, case.layout.widths)
+    found = []
+    for device in ("cpu", "cuda"):
+        offsets, inverse, weights = case.batch(device)
+        rows = [x.requires_grad_() for x in on(device, [x.clone() for x in case.rows])]
+        weights = weights.clone().requires_grad_()
+        elements = Elements(offsets, inverse, case.layout.weighted, tuple(case.sizes))
+
+        def loss(rows: list[torch.Tensor], weights: torch.Tensor, elements: Elements = elements) -> torch.Tensor:
+            return sum(
+                (x.sin().sum() for x in plan.run(elements, weights, rows)), torch.zeros((), device=weights.device)
+            )
+
+        text = plan.text_of(case.layout.weighted)
+        torch.library.opcheck(ops.pool, (rows, offsets, inverse, weights, text, case.sizes))
+        torch.use_deterministic_algorithms(deterministic)
+        try:
+            loss(rows, weights).backward()
+            with torch.autocast(device, torch.bfloat16):
+                torch.compile(loss, backend="aot_eager", fullgraph=True)(rows, weights).backward()
+        finally:
+            torch.use_deterministic_algorithms(False)
+        found.append([x.grad.cpu() for x in (*rows, weights)])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-3, equal_nan=True)
+
+
+@pytest.mark.gpu
+def test_a_step_neither_copies_nor_waits() -> None:
+    case = drawn(12, ("sum", "mean", "max"), 3000, 10, dims=(8, 20))
+    rows = on("cuda", case.rows)
+    pooling, (offsets, inverse, _) = GpuPooling(case.layout), case.batch("cuda")
+    flats = on("cuda", case.empty(0.0))
+    shapes = [x.shape for x in rows]
+
+    def step() -> None:
+        pooling.pool((offsets, inverse, None), rows, flats, [])
+        pooling.spread((offsets, inverse, None), shapes, flats, [None, *flats[1:]], rows, [], False)
+
+    step()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 POINTERS = {
