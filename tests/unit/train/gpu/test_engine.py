@@ -20,7 +20,9 @@ from colonnade.train.gpu.group import DeviceGroup
 from colonnade.train.initializers import Uniform
 from colonnade.train.optimizers import Adagrad, Adam, RowWiseAdagrad
 from colonnade.train.place import group_of
+from colonnade.train.ragged_rows import RaggedRows
 from colonnade.train.table_config import TableConfig
+from tests.unit.train import test_feature_engine as fields
 from tests.unit.train.gpu.devices import DEVICES
 
 KEYS = [-1, 0, 1, 2**63 - 1, -(2**63), 77, -(2**40), 5, 6]
@@ -32,13 +34,13 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
     """A device; interpreted kernels have that of the CPU, where tables that say so still are those of loops."""
     made = torch.device(request.param)
     if made.type == "cpu":
-
-        def interpreted(configs: Any, seed: int, budget: Any, place: torch.device) -> Any:
-            loops = configs[0].device == "cpu"
-            return group_of(configs, seed, budget, place) if loops else DeviceGroup(configs, seed, budget, place)
-
-        monkeypatch.setattr(module, "group_of", interpreted)
+        monkeypatch.setattr(module, "group_of", _interpreted)
     return made
+
+
+def _interpreted(configs: Any, seed: int, budget: Any, place: torch.device) -> Any:
+    loops = configs[0].device == "cpu"
+    return group_of(configs, seed, budget, place) if loops else DeviceGroup(configs, seed, budget, place)
 
 
 def features(**options: Any) -> list[EmbeddingFeature]:
@@ -202,6 +204,24 @@ def test_rows_by_id(device: torch.device) -> None:
     assert table.delete(torch.tensor([0, 0, 9])) == 1 and len(table) == 3
     table.clear()
     assert len(table) == 0 and table.ids().tolist() == []
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_fields_in_and_numbers_out(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = fields.engine(initializer=Uniform(-1, 1))
+    if device == "cpu":
+        monkeypatch.setattr(module, "group_of", _interpreted)
+    other = fields.engine(initializer=Uniform(-1, 1)).to(device)
+    assert all(isinstance(group, DeviceGroup) for group in other.embedding.groups)
+    for _ in range(2):
+        for made in (one, other):
+            values = [x.values if isinstance(x, RaggedRows) else x for x in made(fields.batch()).values()]
+            sum(x.square().sum() for x in values if x.requires_grad).backward()
+            made.step()
+    theirs = other(fields.batch())
+    for name, x in one(fields.batch()).items():
+        ours, got = (y.values if isinstance(y, RaggedRows) else y for y in (x, theirs[name]))
+        torch.testing.assert_close(got.cpu(), ours)
 
 
 def test_a_device_that_there_is_not() -> None:

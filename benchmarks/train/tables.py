@@ -1,0 +1,155 @@
+"""`python -m benchmarks.train.tables`: dynamic tables on a device, each step beside its floor or torch's.
+
+Every answer is checked before it is timed. The floor is bytes over the bandwidth of a copy, with a bucket of slots and
+a row 64 bytes each, as memory gives them. Times are those that a caller sees, between two events.
+
+Legend: N ids, U distinct ones; D embedding_dim.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import numpy as np
+import torch
+import typer
+
+from benchmarks.gpu.clock import Clock, copy_bandwidth
+from colonnade.train.gpu.store import Store
+from colonnade.train.gpu.unique import Unique
+from colonnade.train.gpu.update import update
+from colonnade.train.initializers import Uniform
+from colonnade.train.loops.update import NUM_SCALARS
+from colonnade.train.optimizers import Adagrad, Optimizer, RowWiseAdagrad
+from colonnade.train.tables.layout import Layout
+from colonnade.train.tables.store import Fresh
+
+RUNS = 7
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+STRIDE = 0x9E3779B97F4A7C1
+"""Odd: multiples of it are distinct ids."""
+BURST = 64
+"""Bytes that memory reads at least."""
+Line = tuple[str, bool]
+"""What is printed, and whether the answer was right."""
+
+
+def store_of(dim: int, optimizer: Optimizer) -> Store:
+    """An empty store of one table."""
+    fresh = Fresh(12345, 678, Uniform().draw(dim), np.array(optimizer.fresh(dim), np.float32))
+    return Store("benchmark", Layout(dim, "float32", optimizer.num_states(dim)), [fresh], device=DEVICE)
+
+
+def _ids(count: int, kind: str) -> torch.Tensor:
+    if kind == "distinct":
+        return torch.randperm(count, device=DEVICE) * STRIDE
+    if kind == "half distinct":
+        return torch.randint(0, max(count // 2, 1), (count,), device=DEVICE) * STRIDE
+    return torch.rand(count, device=DEVICE).double().pow(-1.2).clamp(max=1e12).long() * 7919
+
+
+def unique(count: int, kind: str) -> Iterator[Line]:
+    """Distinct ids, their numbers and counts, beside torch's without counts."""
+    ids, zero = _ids(count, kind), torch.zeros(1, dtype=torch.int64, device=DEVICE)
+    size, inverse = zero + count, torch.empty(count, dtype=torch.int32, device=DEVICE)
+    clock, theirs = Clock(DEVICE, RUNS), torch.unique(ids)
+    other = clock.events([lambda: torch.unique(ids, return_inverse=True)]).p50
+    for ordered in (False, True):
+        work = Unique(DEVICE, ordered=ordered)
+        keys = work.run(zero + 12345, zero, zero, size, ids, inverse)
+        right = torch.equal(keys.ids[inverse.long()], ids) and torch.equal(keys.ids.sort().values, theirs)
+        right = right and torch.equal(torch.bincount(inverse, minlength=len(keys)), keys.counts.long())
+        ours = clock.events([lambda work=work: work.run(zero + 12345, zero, zero, size, ids, inverse)]).p50
+        name = f"unique{', ordered' if ordered else ''}: {count:,} {kind}, {len(keys):,} of them"
+        yield f"{name:<60} {1e6 * ours:>8.0f} us, torch.unique {1e6 * other:>6.0f}: {other / ours:.2f} times", right
+
+
+def steps(count: int, dim: int, optimizer: Optimizer) -> Iterator[Line]:
+    """Rows made, looked up and updated."""
+    store, clock = store_of(dim, optimizer), Clock(DEVICE, RUNS)
+    keys = store.keys(0, _ids(count, "distinct"))
+    row, wide = -(-store.row_bytes // BURST) * BURST, 4 * dim
+    rows = store.find(keys)
+    store.insert(keys, rows)
+    again = store.find(keys)
+    right = torch.equal(rows, again) and torch.equal(store.ids(rows), keys.ids) and store.num_rows == count
+    shuffled = torch.randperm(count, device=DEVICE)
+    keys, rows = keys.take(shuffled), rows[shuffled]
+    found, values = store.look_up(keys)
+    right = right and torch.equal(found, rows) and torch.equal(values, store.values(rows))
+    grads, scalars = torch.randn(count, dim, device=DEVICE), torch.zeros(1, NUM_SCALARS, device=DEVICE)
+    numbers = optimizer.scalars(1, 0.1)
+    scalars[0, : len(numbers)] = torch.tensor(numbers)
+
+    def insert() -> None:
+        other = store_of(dim, optimizer)
+        other.insert(keys, torch.full_like(rows, -1))
+
+    for name, call, moved in (
+        ("insert, from nothing", insert, 2 * BURST + row + 60),
+        ("find", lambda: store.find(keys), 2 * BURST + 28),
+        ("touch", lambda: store.touch(keys, rows, 5), 2 * BURST + 12),
+        ("gather", lambda: store.gather(keys, rows), max(wide, BURST) + wide + 8),
+        ("look_up: find, touch, gather", lambda: store.look_up(keys, 5), 2 * BURST + row + wide + 32),
+        ("update", lambda: update(store, optimizer, rows, keys.tables, grads, scalars), 2 * row + wide + 12),
+    ):
+        taken, floor = clock.events([call]).p50, count * moved / copy_bandwidth(DEVICE)
+        what = f"{name}: {count:,} rows of {dim}, {type(optimizer).__name__}"
+        yield f"{what:<60} {1e6 * taken:>8.0f} us, floor {1e6 * floor:>6.0f}: {taken / floor:.1f} times", right
+
+
+def many(count: int, part: int) -> Iterator[Line]:
+    """Rows of 8 with row-wise Adagrad made part by part, half of them given up, and made again."""
+    store = store_of(8, RowWiseAdagrad())
+    parts = [torch.arange(at, min(at + part, count), device=DEVICE) * STRIDE for at in range(0, count, part)]
+    most = 0.0
+    for step, ids in enumerate(parts):
+        keys = store.keys(0, ids)
+        store.insert(keys, store.find(keys), step)
+        most = max(most, store.bytes / store.num_rows)
+    used = torch.zeros(count, dtype=torch.bool, device=DEVICE)
+    kept = 0
+    for ids in parts:
+        rows = store.find(store.keys(0, ids))
+        kept += int((store.ids(rows[rows >= 0]) == ids[rows >= 0]).sum())
+        used[rows[rows >= 0]] = True
+    right = kept == int(used.sum()) == store.num_rows == count
+    # A row must hold its key, 12 bytes, its step and count, 8 at the least, its 8 values and one number of state.
+    least = 12 + 8 + 32 + 4
+    yield f"{count:,} rows, none lost, none twice: {store.bytes / count:.1f} bytes each, at most {most:.1f}", right
+    yield f"  of which keys, use, values and state are {least}: {store.bytes / count / least:.2f} times", right
+    rows = store.rows_of(0)
+    store.remove(rows[store.steps(rows) < len(parts) // 2])
+    there = sum(int((store.find(store.keys(0, ids)) >= 0).sum()) for ids in parts)
+    gone = sum(len(ids) for ids in parts[: len(parts) // 2])
+    right = there == store.num_rows == count - gone
+    for ids in parts:
+        keys = store.keys(0, ids)
+        store.insert(keys, store.find(keys))
+    yield f"  {gone:,} given up and made again: {store.num_rows:,} rows", right and store.num_rows == count
+
+
+def lines(dry: bool) -> Iterator[Line]:
+    """All that is measured."""
+    for count in (200,) if dry else (1 << 18, 1 << 20, 1 << 23):
+        for kind in ("skewed", "half distinct", "distinct"):
+            yield from unique(count, kind)
+    for count in (100,) if dry else (1 << 20, 1 << 23):
+        yield from steps(count, 8, RowWiseAdagrad())
+        yield from steps(count, 32, Adagrad())
+    yield from many(*((200, 100) if dry else (100_000_000, 8_000_000)))
+
+
+def main(dry: Annotated[bool, typer.Option(help="Tiny sizes, which run without a device.")] = False) -> None:
+    """Check every case, then time it."""
+    is_right = True
+    for line, right in lines(dry):
+        is_right = is_right and right
+        print(line if right else f"{line} WRONG", flush=True)
+    sys.exit(0 if is_right else 1)
+
+
+if __name__ == "__main__":
+    typer.run(main)
