@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,6 @@ import torch
 
 from colonnade.backends.feed_values import Unusual, as_array
 from colonnade.backends.sizes import ShapeBinder
-from colonnade.core import dims
 from colonnade.core.expr import fields_of
 from colonnade.ir.made import evaluated
 from colonnade.ir.program import Input, Program
@@ -136,8 +136,7 @@ def _rows(
     if not binder.bind(shape, sizes):
         raise Unusual(item.name)
     if item.offsets is None:
-        width = dims.prod(item.shape[1:])
-        assert isinstance(width, int)
+        width = math.prod(shape[1:])
         return values, np.arange(shape[0], dtype=np.int64) * width, np.full(shape[0], width)
     offsets = np.asarray(feed[item.offsets], np.int64)
     lengths = np.diff(offsets)

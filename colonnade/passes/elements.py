@@ -182,7 +182,7 @@ class Reader:
         self.fields: dict[str, Node] = {}
         self.chosen: dict[str, tuple[tuple[str, ...], int]] = {}
         """Names of fields of choices -> the fields that are chosen among, and which of them it is."""
-        self.roots: dict[str, Dense | Lists | Tokens] = {}
+        self.roots: dict[str, Dense | Open | Lists | Tokens] = {}
         """Names of fields of choices -> how the elements that are chosen among lie in rows."""
         self.places: dict[str, Places] = {}
         self.made: dict[str, Expr] = {}
@@ -598,6 +598,26 @@ class Reader:
         domain = Chosen(_row_count(roots[0]), among, splits)
         return exprs, Kept(domain, tuple(dict.fromkeys(kept))) if kept else domain
 
+    def in_rows(self, read: Elements) -> Elements | Reject:
+        """The same of rows whose width a request tells, to be pooled: each element is a choice among its row's."""
+        masks: list[Expr] = []
+        domain = read.domain
+        while isinstance(domain, Kept):
+            masks[:0] = domain.masks
+            domain = domain.parent
+        parts = (read.expr, *masks)
+        fields = tuple(dict.fromkeys(name for e in parts for name in fields_of(e)))
+        if not isinstance(domain, Open) or len(fields) != 1 or any(map(_by_place, parts)):
+            return Reject("rows of no fixed width are pooled that are not all elements of one field")
+        if not isinstance(self.fields[fields[0]].target, Placeholder):
+            return Reject("rows of no fixed width are pooled that are no input")
+        name = chosen_name(fields, (), 0)
+        self.fields[name], self.roots[name], self.chosen[name] = self.fields[fields[0]], domain, (fields, 0)
+        made: Domain = Chosen(domain.rows, fields)
+        if masks:
+            made = Kept(made, tuple(_renamed(mask, name) for mask in masks))
+        return Elements(_renamed(read.expr, name), made)
+
     def _of_matrix(self, indices: Node, values: Node, shape: Node) -> Elements | Reject:
         """The values of a sparse matrix, whose rows are proven to be the batch's."""
         read, domain = self.elements(values), self._matrix_domain(indices)
@@ -720,7 +740,11 @@ class Reader:
                 return None
             return f"row numbers are not proven to be i // {domain.width} over all elements"
         if isinstance(domain, Open):
-            return f"rows of {domain.shape} have no fixed width: they are not pooled"
+            width = dims.prod(domain.shape[1:])
+            expected, known = facts.indexed((Term(1, width, None),), 0, domain.size), facts_of(rows)
+            if known.shape == (domain.size,) and facts.as_indexed(known) == expected:
+                return None
+            return f"row numbers are not proven to be i // {width} over all elements"
         found = column_of(rows)
         if found is None or found[1] != 0:
             return "row numbers are not column 0 of an index matrix"
@@ -767,7 +791,7 @@ class Reader:
             return masks
         exprs, domain = masks
         shape = facts_of(mask).shape
-        if not isinstance(domain, Dense) or shape is None or not shape or shape[0] != domain.rows:
+        if not isinstance(domain, Dense | Open) or shape is None or not shape or shape[0] != domain.rows:
             return Reject("the mask's first axis is not proven to be the batch")
         return Kept(domain, exprs)
 

@@ -71,7 +71,7 @@ class ExtractColumns(Pass):
                 continue
             known = dtypes | {name: facts_of(field).dtype for name, field in reader.fields.items()}
             column = shorter(replace(column, name=_unique(_name(column, reader, decoded), names)), known)
-            value = _value(editor.at(node), column, table, reader, args_of(node)[1])
+            value = _value(editor.at(node), column, table, reader, node)
             editor.record(node, True, f"column {column.name}: ids and rows are proven to be of the same elements")
             editor.graph.replace(node, _shaped(editor, node, value, (*_field_nodes(reader, column), args_of(node)[1])))
             changed += 1
@@ -97,10 +97,16 @@ def _shaped(editor: Editor, node: Node, value: Node, fields: Sequence[Node]) -> 
     return editor.add(Reshape(), value, shape_of(editor, shape, fields))
 
 
-def _value(editor: Editor, column: Column, table: Node, reader: Reader, ids: Node) -> Node:
+def _in_rows(reader: Reader, node: Node, read: Elements) -> Elements | Reject:
+    """The elements as a lookup has them in rows: those of a row of open width, where they are pooled, are choices."""
+    pooled = isinstance(node.target, EmbeddingBag | WeightedBag)
+    return reader.in_rows(read) if pooled and isinstance(_root(read), Open) else read
+
+
+def _value(editor: Editor, column: Column, table: Node, reader: Reader, node: Node) -> Node:
     """The column as a node; where its fields are ragged, their index matrix and its shape say where each value lies."""
     fields = fields_read(column)
-    root = _root(_known(reader, ids))
+    root = _root(_known(reader, node))
     places: list[Node] = []
     if isinstance(root, Lists):
         places = [editor.item(root.source, k) for k in _places(root)]
@@ -121,7 +127,7 @@ def _choices(editor: Editor, root: Chosen, reader: Reader) -> Node:
     sparse = []
     for k, name in enumerate(root.among):
         of, node = reader.roots[chosen_name(root.among, root.splits, k)], reader.fields[name]
-        sparse.append(not isinstance(of, Dense))
+        sparse.append(not isinstance(of, Dense | Open))
         if isinstance(of, Tokens):
             args += [editor.item(of.split, output) for output in range(3)]
         elif isinstance(of, Lists):
@@ -132,10 +138,12 @@ def _choices(editor: Editor, root: Chosen, reader: Reader) -> Node:
     return editor.add(Choices(tuple(sparse), root.among, root.splits), *args)
 
 
-def _known(reader: Reader, ids: Node) -> Elements:
-    read = reader.elements(ids)
+def _known(reader: Reader, node: Node) -> Elements:
+    read = reader.elements(args_of(node)[1])
     assert isinstance(read, Elements)
-    return read
+    found = _in_rows(reader, node, read)
+    assert isinstance(found, Elements)
+    return found
 
 
 def _field_nodes(reader: Reader, column: Column) -> list[Node]:
@@ -210,10 +218,10 @@ def _column(
     reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str], taken: Container[str]
 ) -> Column | Reject:
     op = op_of(node)
-    ids = args_of(node)[1]
-    read = reader.elements(ids)
-    if isinstance(read, Reject):
-        return read
+    given = reader.elements(args_of(node)[1])
+    read = given if isinstance(given, Reject) else _in_rows(reader, node, given)
+    if isinstance(read, Reject) or isinstance(given, Reject):
+        return read  # type: ignore[return-value]
     root = _root(read)
     if isinstance(root, Chosen):
         names = {chosen_name(root.among, root.splits, k): name for k, name in enumerate(root.among)}
@@ -235,7 +243,7 @@ def _column(
     pooling: str
     if isinstance(op, EmbeddingBag | WeightedBag):
         pooling, default_row = op.pooling, op.default_row
-        reason = _pooled(reader, node, read)
+        reason = _pooled(reader, node, given)
     else:
         pooling, default_row = "none" if isinstance(read.domain, Dense) and read.domain.width > 1 else "sum", None
         reason = _unpooled(node, read, {d for f in fields_of(read.expr) for d in _known_dims(reader.fields[f])})

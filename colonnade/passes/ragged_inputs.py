@@ -11,6 +11,7 @@ from colonnade.ops.graph.as_string import AsString
 from colonnade.ops.graph.bucketize import Bucketize
 from colonnade.ops.graph.cast import Cast
 from colonnade.ops.graph.compare import Compare
+from colonnade.ops.graph.concat import Concat
 from colonnade.ops.graph.constant import Constant
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.lookup_table_find import LookupTableFind
@@ -24,6 +25,7 @@ from colonnade.ops.graph.shape import Shape
 from colonnade.ops.graph.slice import Slice
 from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.sparse_fill_empty_rows import SparseFillEmptyRows
+from colonnade.ops.graph.sparse_reorder import SparseReorder
 from colonnade.ops.graph.sparse_reshape import SparseReshape
 from colonnade.ops.graph.sparse_segment_reduce import SparseSegmentReduce
 from colonnade.ops.graph.sparse_to_dense import SparseToDense
@@ -41,6 +43,7 @@ ROOTS = (
     SparseFillEmptyRows,
     SparseToDense,
     SparseCross,
+    SparseReorder,
     SparseSegmentReduce,
     SegmentSum,
     UnsortedSegmentSum,
@@ -164,6 +167,8 @@ def _evidence(node: Node) -> Iterator[_Group]:
     elif isinstance(op, SparseCross):
         for matrix, values, shape in op.split(args)[0]:
             yield from _matrix(matrix, values, shape)
+    elif isinstance(op, SparseReorder):
+        yield from _placed(*args)
     elif isinstance(op, RaggedInput):
         yield _Group("splits", args[0], {}, dict.fromkeys(map(_source, args[1:])), said={node: None})
     elif isinstance(op, RaggedToDense):
@@ -180,6 +185,17 @@ def _matrix(matrix: Node, values: Node, shape: Node, strict: bool = False) -> It
     first, size = _matrix_behind(matrix), _shape_behind(shape)
     if first is not None and size is not None:
         yield _Group("indices", first, {size: None}, dict.fromkeys(_vectors(values)), strict=strict)
+
+
+def _placed(indices: Node, weights: Node, shape: Node) -> Iterator[_Group]:
+    """Weights in places that are rows of a matrix and ids, in a shape of as many rows."""
+    if not isinstance(indices.target, Concat) or not isinstance(shape.target, Concat) or len(args_of(indices)) != 3:
+        return
+    (rows, ids, _), count = args_of(indices), args_of(shape)[0]
+    if isinstance(rows.target, _CUTS) and isinstance(count.target, _CUTS):
+        first, size = _matrix_behind(args_of(rows)[0]), _shape_behind(args_of(count)[0])
+        if first is not None and size is not None:
+            yield _Group("indices", first, {size: None}, dict.fromkeys((*_vectors(ids), *_vectors(weights))))
 
 
 def _segments(rows: Node, values: tuple[Node, ...]) -> Iterator[_Group]:
@@ -244,6 +260,7 @@ def _shape_behind(node: Node) -> Node | None:
         node = args_of(base)[1]
 
 
+_CUTS = (Slice, StridedSlice)
 _STOPS = (Shape, Slice, StridedSlice)
 """Ops whose result is no element of their operand, or not each."""
 

@@ -13,7 +13,7 @@ from colonnade import compiler
 from colonnade.errors import ColonnadeError, IdRangeError
 from colonnade.testing.oracle import OracleError, TensorFlowModel
 from colonnade.testing.tensorflow import tensorflow
-from tests.oracle.tf_models import TARGETS, compiled, counted
+from tests.oracle.tf_models import TARGETS, compiled, counted, saved
 
 NAN, INF = float("nan"), float("inf")
 Row = tuple[Sequence[int], Sequence[float]]
@@ -108,3 +108,30 @@ def test_the_artifact_keeps_it(path: tuple[str, Path], tmp_path: Path) -> None:
     executable, feed = compiler.compile(path[1]), {"rows": serialized(CORNERS)}
     executable.save(tmp_path / "artifact")
     assert compiler.load(tmp_path / "artifact")(feed)["out"].tobytes() == executable(feed)["out"].tobytes()
+
+
+def of_sparse(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    v1, fc = tf.compat.v1, tf.feature_column
+    ids = v1.sparse_placeholder(tf.int64, (None, None), name="ids")
+    weights = v1.placeholder(tf.float32, (None,), name="weights")
+    of = fc.weighted_categorical_column(fc.categorical_column_with_vocabulary_list("ids", [2, 5, 0]), "weights")
+    features = {"ids": ids, "weights": ids.with_values(weights)}
+    out = v1.feature_column.input_layer(features, [fc.indicator_column(of)])
+    return {"ids": ids, "weights": weights}, {"out": out}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_indicators_of_sparse_inputs(target: str, tmp_path: Path) -> None:
+    path = saved(tmp_path / "model", of_sparse)
+    executable = compiled(path, target)
+    assert [c.pooling for c in executable.program.columns] == ["marks"]
+    full = {
+        "ids": np.array([2, 5, 7, 2, 0, 5, 5]),
+        "ids.indices": np.array([[0, 0], [0, 2], [2, 0], [2, 1], [2, 2], [4, 0], [4, 1]]),
+        "ids.dense_shape": np.array([6, 3]),
+        "weights": np.array([NAN, -0.0, INF, 0.5, -INF, 1, 2], np.float32),
+    }
+    empty = {key: x[:0] for key, x in full.items()} | {"ids.dense_shape": np.array([0, 3])}
+    with TensorFlowModel(path) as oracle:
+        for feed in (full, empty):
+            np.testing.assert_array_equal(executable(feed)["out"], oracle.run(feed)["out"])

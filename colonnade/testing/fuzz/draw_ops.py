@@ -28,7 +28,7 @@ _KINDS = {
     "int": ("hash", "identity", "modulo", "vocabulary"),
 }
 _LOOKUPS: Mapping[str, Sequence[str]] = {
-    "open": ("rows", "rows", "sequence"),
+    "open": ("rows", "rows", "sequence", "bag"),
     "single": ("row",),
     "sparse": ("bag", "raw"),
     "ragged": ("bag", "raw", "sequence"),

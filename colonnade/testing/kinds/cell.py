@@ -28,7 +28,7 @@ NOTIMPL, NOTYET, NEVER = "notimpl", "notyet", "never"
 class Given:
     """An input: its dtype, values a row (0: one, in a tensor of rank 1), and the values that requests are made of.
 
-    form: dense, sparse or ragged.
+    form: dense, open (dense rows of a width that a request tells), sparse or ragged.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Given:
     def feed(self, name: str, rows: int, rng: np.random.Generator) -> dict[str, Array]:
         """A request's keys of this input: one array, or the parts of a sparse or ragged one that lacks some values."""
         values = self.draw(rows, rng)
-        if self.form == "dense":
+        if self.form in ("dense", "open"):
             return {name: values}
         kept = rng.random(values.shape) < 0.7
         if self.form == "sparse":

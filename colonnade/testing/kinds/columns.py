@@ -169,6 +169,9 @@ COLUMNS: dict[str, FeatureColumn] = {
     "several values, sum": FeatureColumn((SEVERAL,), lambda c: embedded(c, _identity(c), "sum")),
     "several values, mean": FeatureColumn((SEVERAL,), lambda c: embedded(c, _identity(c), "mean")),
     "several values, sqrtn": FeatureColumn((SEVERAL,), lambda c: embedded(c, _identity(c), "sqrtn")),
+    "several values, open width": FeatureColumn(
+        (replace(words(3), form="open"),), lambda c: embedded(c, _hash(c), "sqrtn")
+    ),
     "split strings": FeatureColumn((lists(),), lambda c: embedded(c, _vocabulary(c)), _split),
     "max_norm": FeatureColumn(
         (SEVERAL,),

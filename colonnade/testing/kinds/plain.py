@@ -163,6 +163,7 @@ PLAIN: dict[str, Plain] = {
     "several values, sum": Plain((SEVERAL,), _pooled("sum")),
     "several values, mean": Plain((SEVERAL,), _pooled("mean")),
     "several values, sqrtn": Plain((SEVERAL,), _pooled("sqrtn")),
+    "several values, open width": Plain((replace(SEVERAL, form="open"),), _pooled("mean")),
     "split strings": Plain((Given("x", "string", 0, (b"a;b", b"", b";", b"x;x;y")),), _lists),
     "partitioned table": Plain((KNOWN,), _partitioned),
     "max_norm": Plain((KNOWN,), _max_norm),

@@ -76,6 +76,8 @@ def _save_keras(tf: Any, cells: Sequence[Cell], path: Path) -> Path:
 
 
 def _placeholder(v1: Any, given: Given, name: str) -> Any:
+    if given.form == "open":
+        return v1.placeholder(given.dtype, (None, None), name)
     if given.form == "sparse":
         return v1.sparse_placeholder(given.dtype, _shape(given), name)
     if given.form == "ragged":

@@ -104,6 +104,42 @@ def test_negative_ids_of_another_field() -> None:
     assert "not proven to be about the ids that it keeps" in reasons(log)[0]
 
 
+# -- rows of a width that a request tells ------------------------------------------------------------------------------
+def pooled(b: Builder, ids: Any, of: Any, kept: Any, other: Any = None) -> Graph:
+    """The mean of the rows of ids by the first of their indices."""
+    indices = kept if other is None else other
+    rows = b.add(StridedSlice(begin_mask=1, end_mask=1, shrink_axis_mask=2), indices, [0, 0], [0, 1], [1, 1])
+    count = b.add(Gather(), b.add(Shape("int32"), of), np.int32(0), np.int32(0))
+    return b.done(y=b.add(EmbeddingBag("mean"), b.table("t", 4, 3), b.add(GatherNd(), ids, kept), rows, count))
+
+
+OPEN = torch.tensor([[3, -1, 0, 0], [-1, -1, -1, -1], [1, 2, 3, -1]])
+
+
+def test_rows_of_open_width_are_pooled() -> None:
+    b = Builder()
+    x = b.input("x", "int64", "B", "T")
+    graph = pooled(b, x, x, b.add(Where(), b.add(Compare("ne"), x, np.array(-1))))
+    check_passes(graph, COLUMNS, [{"x": OPEN}, {"x": OPEN[:0]}, {"x": OPEN[:, :0]}, {"x": OPEN[:1, :1]}])
+    (column,) = columns(graph)
+    assert column.ids == Field("x.0") and column.pooling == "mean"
+
+
+def test_rows_of_open_width_by_a_hair() -> None:
+    b = Builder()
+    x, z = b.input("x", "int64", "B", "T"), b.input("z", "int64", "B", "T")
+    by_other = b.add(Where(), b.add(Compare("ne"), z, np.array(-1)))
+    kept = b.add(Where(), b.add(Compare("ne"), x, np.array(-1)))
+    graph = pooled(b, x, x, kept, by_other)
+    check_passes(graph, COLUMNS, [{"x": OPEN, "z": OPEN}])
+    assert not columns(graph)
+    b = Builder()
+    x, z = b.input("x", "int64", "B", "T"), b.input("z", "int64", "B", "T")
+    graph = pooled(b, x, x, b.add(Where(), b.add(Compare("ne"), z, np.array(-1))))
+    log = check_passes(graph, COLUMNS, [{"x": OPEN, "z": OPEN}])
+    assert any("not all elements of one field" in reason for reason in reasons(log)) and not columns(graph)
+
+
 # -- places filled with a default --------------------------------------------------------------------------------------
 def filled(
     b: Builder,
