@@ -178,7 +178,7 @@ def test_more_choices_than_there_was_room_for(interpret: bool) -> None:
 
 
 def test_launches_do_not_grow_with_the_features() -> None:
-    sizes = [Workload("few", 20, 5, 8), Workload("many", 100, 25, 8)]
+    sizes = [Workload("few", 20, 5, 8, (8,)), Workload("many", 100, 25, 8, (8,))]
     few, many = (GpuTransform(features_of(size), interpret=True) for size in sizes)
     names = [[x.name for x in t.launches.launches] for t in (few, many)]
     assert names[0] == names[1] == ["scan1", "write"]
@@ -195,7 +195,7 @@ def test_two_launches_more_a_level() -> None:
 
 
 def test_the_workloads_features(interpret: bool) -> None:
-    made = features_of(Workload("small", 20, 5, 8))
+    made = features_of(Workload("small", 20, 5, 8, (8,)))
     given_ = batch_of(made, 9, seed=2)
     assert_same(GpuTransform(made, interpret=interpret)(given_).wait(), ReferenceTransform(made)(given_))
 
@@ -262,7 +262,7 @@ def test_numbers_at_their_limits(interpret: bool) -> None:
     assert_same(GpuTransform(made, interpret=interpret)(given_).wait(), ReferenceTransform(made)(given_))
 
 
-SIZES = Workload("small", 20, 5, 8)
+SIZES = Workload("small", 20, 5, 8, (8,))
 
 
 @pytest.mark.parametrize(
