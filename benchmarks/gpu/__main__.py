@@ -15,7 +15,7 @@ from typing import Annotated
 import torch
 import typer
 
-from benchmarks.gpu import corun, kernels, micro, ragged, throughput, whole
+from benchmarks.gpu import corun, kernels, micro, ragged, step, throughput, whole
 from benchmarks.gpu.rows import Refused, append, here, machine, read, report, table_rows, text_table
 from benchmarks.gpu.setting import Case, Setting
 from colonnade.errors import ColonnadeError, OptionError
@@ -24,13 +24,14 @@ CASES: dict[str, Case] = {
     "micro": micro.columns_case,
     "compile": micro.compile_case,
     "ragged": ragged.case,
+    "step": step.case,
     "E": whole.case("E"),
     "F": whole.case("F"),
     "throughput": throughput.case,
     "kernels": kernels.case,
     "corun": corun.case,
 }
-WITHOUT_CPU = ("micro", "compile", "ragged")
+WITHOUT_CPU = ("micro", "compile", "ragged", "step")
 """Cases that compare with no answer of the cpu backend; they run while its engine is compiled."""
 WARM = "from colonnade.cli import main; main()"
 RESULTS = Path(__file__).resolve().parents[1] / "results"

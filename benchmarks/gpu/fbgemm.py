@@ -1,4 +1,4 @@
-"""FBGEMM's table-batched embedding as a yardstick, where it is installed: the lookup alone, ids ready."""
+"""FBGEMM's table-batched embedding as a yardstick, where it is installed: lookups and training steps, ids ready."""
 
 from __future__ import annotations
 
@@ -43,7 +43,65 @@ def ragged_lookup(
     return _lookup(module, sets)
 
 
-def _module(shapes: Sequence[tuple[int, ...]], feature_tables: Sequence[int]) -> Any:
+@dataclass(frozen=True)
+class Training:
+    """Steps with exact Adagrad. sets: (ids [N], offsets [F * B + 1], weights [N]) each.
+
+    places: of each column of the caller's outputs, the column of the module's.
+    """
+
+    module: Any
+    sets: Sequence[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]
+    places: torch.Tensor
+
+    def forward(self, k: int) -> torch.Tensor:
+        """`[B, W]`, in the module's order."""
+        ids, offsets, weights = self.sets[k]
+        found: torch.Tensor = self.module(ids, offsets, weights)
+        return found
+
+    def step(self, k: int, grad: torch.Tensor) -> None:
+        """Learn from a batch, the gradient in the module's order."""
+        self.forward(k).backward(grad)
+
+    def ordered(self, output: torch.Tensor) -> torch.Tensor:
+        """An output in the caller's order."""
+        return output[:, self.places]
+
+    def reordered(self, grad: torch.Tensor) -> torch.Tensor:
+        """A gradient of the caller's in the module's order."""
+        own = torch.empty_like(grad)
+        own[:, self.places] = grad
+        return own
+
+
+def training(
+    tables: Sequence[torch.Tensor],
+    feature_tables: Sequence[int],
+    sets: Sequence[tuple[torch.Tensor, torch.Tensor, torch.Tensor]],
+    places: torch.Tensor,
+    *,
+    rate: float,
+    eps: float,
+) -> Training | None:
+    """Weighted sums over ragged rows, features in the order of their tables. None without FBGEMM or a CUDA device."""
+    if not tables[0].is_cuda:
+        return None
+    module = _module([tuple(t.shape) for t in tables], feature_tables, optimizer="EXACT_ADAGRAD", rate=rate, eps=eps)
+    if module is None:
+        return None
+    _load(module, tables)
+    return Training(module.train(), sets, places)
+
+
+def _module(
+    shapes: Sequence[tuple[int, ...]],
+    feature_tables: Sequence[int],
+    *,
+    optimizer: str = "EXACT_ROWWISE_ADAGRAD",
+    rate: float = 0.1,
+    eps: float = 1e-8,
+) -> Any:
     try:
         from fbgemm_gpu.split_embedding_configs import EmbOptimType  # type: ignore[import-not-found]
         from fbgemm_gpu.split_table_batched_embeddings_ops_training import (  # type: ignore[import-not-found]
@@ -57,8 +115,9 @@ def _module(shapes: Sequence[tuple[int, ...]], feature_tables: Sequence[int]) ->
     return SplitTableBatchedEmbeddingBagsCodegen(
         specs,
         feature_table_map=list(feature_tables),
-        optimizer=EmbOptimType.EXACT_ROWWISE_ADAGRAD,
-        learning_rate=0.1,
+        optimizer=EmbOptimType[optimizer],
+        learning_rate=rate,
+        eps=eps,
         device=torch.device("cuda"),
     ).eval()
 

@@ -12,7 +12,7 @@ import torch
 import typer
 
 from benchmarks.gpu import __main__ as command
-from benchmarks.gpu import corun, kernels, micro, ragged, throughput, whole
+from benchmarks.gpu import corun, kernels, micro, ragged, step, throughput, whole
 from benchmarks.gpu.clock import Clock
 from benchmarks.gpu.ours import ColumnsAlone, Ours, bytes_in, poisoned
 from benchmarks.gpu.rows import Check, Refused, append, read, report, table_rows, text_table, timed
@@ -109,6 +109,7 @@ CHECKED: dict[str, tuple[Case, set[str]]] = {
     "compile": (micro.compile_case, {micro.OURS, micro.COMPILED, f"{micro.COMPILED}, in a CUDA graph"}),
     "whole": (whole.case("E"), {whole.PACKED, whole.ARRAYS, whole.ARROW, whole.CPU_PACKED, whole.CPU_ARRAYS}),
     "ragged": (ragged.case, {ragged.OURS, ragged.EAGER, ragged.GRAPH}),
+    "step": (step.case, {step.OURS, step.FORWARD, step.TORCH}),
     "corun": (corun.case, {"all on the device, dict of arrays", "all on the device, packed"}),
     "kernels": (kernels.case, set()),
     "throughput": (throughput.case, set()),
