@@ -22,7 +22,10 @@ README = ROOT / "README.md"
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 GPU_BEGIN, GPU_END = "<!-- measured on a gpu: begin -->", "<!-- measured on a gpu: end -->"
 START_BEGIN, START_END = "<!-- measured start: begin -->", "<!-- measured start: end -->"
-GPU, START = "gpu_", "start"
+TRAIN_BEGIN, TRAIN_END = "<!-- measured training: begin -->", "<!-- measured training: end -->"
+GPU, START, TRAIN = "gpu_", "start", "train"
+OTHERS = (START, TRAIN, "features", "growth")
+"""Files whose rows have another form."""
 COUNTED = {
     "kernels a request": "kernels",
     "kernels for the columns": "of them for columns",
@@ -42,7 +45,7 @@ def newest(folder: Path, *, on_gpu: bool = False) -> list[Row]:
     """The last row of each (case, part, batch size), in that order; those of a GPU or all others."""
     found: dict[tuple[str, str, int], Row] = {}
     for path in sorted(folder.glob("*.jsonl")):
-        if path.name.startswith(GPU) != on_gpu or path.stem == START:
+        if path.name.startswith(GPU) != on_gpu or path.stem in OTHERS:
             continue
         for line in path.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
@@ -93,6 +96,26 @@ def rendered_start(path: Path) -> str:
         lines.append("| " + " | ".join(cells(row)) + " |")
         host = row["machine"]
         place = f"{host['cpu']}, {host['cores']} cores; commit {row['commit'] or 'unknown'}, {row['date'][:10]}."
+        places.setdefault(place, {})[row["case"]] = None
+    return "\n".join([*lines, "", *_said(places)])
+
+
+def rendered_train(path: Path) -> str:
+    """The last row of each measurement of training as a Markdown table."""
+    found: dict[tuple[str, str, int], Row] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        found[row["case"], row["what"], row["batch"]] = row
+    lines = ["| case | part | ids or rows | Colonnade | an id | torch | ratio |", "|---|---|---:|---:|---:|---:|---:|"]
+    places: dict[str, dict[str, None]] = {}
+    for row in found.values():
+        ours, theirs = row["sides"]["ours"], row["sides"]["torch"]
+        each = f"{1e9 * ours['p50'] / row['units']:.1f} ns"
+        numbers = (f"{row['units']:,}", _quantiles(ours), each, _quantiles(theirs), f"{row['ratio']:.1f}")
+        lines.append("| " + " | ".join((row["case"], row["what"], *numbers)) + " |")
+        machine, versions = row["machine"], row["versions"]
+        where = f"{machine['cpu']}, {machine['cores']} cores, one thread a side; torch {versions['torch']}"
+        place = f"{where}, numba {versions['numba']}; commit {row['commit'] or 'unknown'}, {row['date'][:10]}."
         places.setdefault(place, {})[row["case"]] = None
     return "\n".join([*lines, "", *_said(places)])
 
@@ -164,6 +187,8 @@ def main() -> int:
         text = placed(text, rendered_on_gpu(on_gpu), (GPU_BEGIN, GPU_END)) if on_gpu else text
         start = RESULTS / f"{START}.jsonl"
         text = placed(text, rendered_start(start), (START_BEGIN, START_END)) if start.is_file() else text
+        train = RESULTS / f"{TRAIN}.jsonl"
+        text = placed(text, rendered_train(train), (TRAIN_BEGIN, TRAIN_END)) if train.is_file() else text
         README.write_text(text, encoding="utf-8")
     except ColonnadeError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

@@ -173,7 +173,7 @@ class EmbeddingEngine(torch.nn.Module):
         """The updates, limited; None: none of them."""
         policy = self.gradients
         made: list[tuple[Any, Any]] = []
-        bad = [group.not_finite(update) for group, update in updates]
+        bad = [group.not_finite(update, policy.limits) for group, update in updates]
         if policy.not_finite == "error" and any(x.any() for x in bad):
             raise self._refused(updates, bad)
         if policy.not_finite == "skip_step" and any(x.any() for x in bad):
@@ -197,7 +197,8 @@ class EmbeddingEngine(torch.nn.Module):
                         f"table {config.name!r}: {len(rows)} ids, among them {group.store.ids(rows[:3]).tolist()}"
                     )
         help = "lower the learning rate, clip, or say not_finite='skip_rows' or 'skip_step' in GradientPolicy"
-        return GradientError("gradients that are NaN or infinite; no row was changed", got=listed(lines), help=help)
+        what = "gradients that are NaN, infinite or too large to be squared; no row was changed"
+        return GradientError(what, got=listed(lines), help=help)
 
     # --- tables -----------------------------------------------------------------------------------------------------
     def table(self, name: str) -> Table:

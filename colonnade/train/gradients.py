@@ -14,8 +14,9 @@ NOT_FINITE = ("error", "skip_rows", "skip_step", "clip")
 
 @dataclass(frozen=True)
 class GradientPolicy:
-    """not_finite: where a row's gradient is NaN or infinite: an `error` before anything changes, or `skip_rows` (those
-    rows alone), `skip_step` (all rows of the step), `clip` (NaN becomes 0, the infinite max_value).
+    """not_finite: where a row's gradient is NaN or infinite (or its square is, the optimizer takes it, and there are no
+    limits): an `error` before anything changes, or `skip_rows` (those rows alone), `skip_step` (all rows of the step),
+    `clip` (NaN becomes 0, the infinite max_value).
 
     max_value: of each number.   max_row_norm: of each row's.   max_norm: of all rows' together, scaled as torch's
     clip_grad_norm_ does.   None: not limited.
@@ -34,6 +35,11 @@ class GradientPolicy:
         if self.not_finite == "clip" and self.max_value is None:
             raise OptionError("infinite gradients are clipped to max_value", got=str(self), want="a max_value")
 
+    @property
+    def limits(self) -> bool:
+        """Whether gradients are limited."""
+        return not (self.max_value is None and self.max_row_norm is None and self.max_norm is None)
+
     def limited(self, grads_UD: torch.Tensor) -> torch.Tensor:
         """The gradients of one group of rows, limited one by one and row by row."""
         if self.not_finite == "clip":
@@ -41,8 +47,8 @@ class GradientPolicy:
         if self.max_value is not None:
             grads_UD = grads_UD.clamp(-self.max_value, self.max_value)
         if self.max_row_norm is not None:
-            norms = grads_UD.norm(dim=1, keepdim=True)
-            grads_UD = grads_UD * (self.max_row_norm / (norms + 1e-6)).clamp(max=1)
+            norms = grads_UD.double().norm(dim=1, keepdim=True)  # of squares that float32 may not hold
+            grads_UD = grads_UD * (self.max_row_norm / (norms + 1e-6)).clamp(max=1).float()
         return grads_UD
 
     def factor(self, square_norms: list[float]) -> float:

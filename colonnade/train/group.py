@@ -18,6 +18,7 @@ from colonnade.train.admission import Admitter
 from colonnade.train.compiled import LOOPS
 from colonnade.train.fresh import fresh_of, group_name
 from colonnade.train.loops.update import NUM_SCALARS
+from colonnade.train.optimizers.optimizer import LARGEST
 from colonnade.train.reduce.unique import Unique
 from colonnade.train.table_config import TableConfig
 from colonnade.train.tables.layout import Layout
@@ -160,11 +161,19 @@ class TableGroup:
         tables[inverse] = np.concatenate([part.tables for part in parts])
         return Update(tables, distinct.ids, counts, grads)
 
-    def not_finite(self, update: Update) -> npt.NDArray[np.bool_]:
-        """Which rows have a gradient that is NaN or infinite, `[U]`."""
+    def not_finite(self, update: Update, limited: bool) -> npt.NDArray[np.bool_]:
+        """Which rows have a gradient that is NaN, infinite, or more than their optimizer can take, `[U]`.
+
+        limited: whether gradients will be limited before it gets them.
+        """
         bad = np.empty(len(update.rows), np.bool_)
-        dim = self.store.layout.embedding_dim
-        self._loops["not_finite"](update.grads.data_ptr(), len(bad), dim, address_of(bad.view(np.uint8)))
+        dim, most = (
+            self.store.layout.embedding_dim,
+            np.array([LARGEST if limited else self.configs[0].optimizer.most], np.float32),
+        )
+        self._loops["too_large"](
+            update.grads.data_ptr(), len(bad), dim, address_of(most), address_of(bad.view(np.uint8))
+        )
         return bad & (update.rows >= 0)
 
     def apply(self, update: Update, step: int) -> None:

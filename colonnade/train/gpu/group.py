@@ -19,6 +19,7 @@ from colonnade.train.gpu.table import DeviceTable
 from colonnade.train.gpu.unique import Keys, Unique
 from colonnade.train.gpu.update import update as update_rows
 from colonnade.train.loops.update import NUM_SCALARS
+from colonnade.train.optimizers.optimizer import LARGEST
 from colonnade.train.table_config import TableConfig
 from colonnade.train.tables import store as on_cpu
 from colonnade.train.tables.layout import Layout
@@ -148,9 +149,13 @@ class DeviceGroup:
         assert lookup.values.grad is not None
         return DeviceUpdate(lookup.keys.tables, rows, lookup.keys.counts, lookup.values.grad.contiguous())
 
-    def not_finite(self, update: DeviceUpdate) -> torch.Tensor:
-        """Which rows have a gradient that is NaN or infinite, bool `[U]`."""
-        return ~update.grads.isfinite().all(1) & (update.rows >= 0)
+    def not_finite(self, update: DeviceUpdate, limited: bool) -> torch.Tensor:
+        """Which rows have a gradient that is NaN, infinite, or more than their optimizer can take, bool `[U]`.
+
+        limited: whether gradients will be limited before it gets them.
+        """
+        most = LARGEST if limited else self.configs[0].optimizer.most
+        return ~(update.grads.abs() <= most).all(1) & (update.rows >= 0)
 
     def apply(self, update: DeviceUpdate, step: int) -> None:
         """Update the rows that are not -1."""

@@ -84,14 +84,17 @@ def updating(name: str, vectors: int, step: Step, begin: Begin = nothing) -> Non
 
 
 @entry
-def not_finite(grads: int, count: int, dim: int, bad: int) -> int:
-    """Mark the rows with a gradient that is NaN or infinite; gives how many. bad: uint8 [U], written."""
-    found = 0
+def too_large(grads: int, count: int, dim: int, most: int, bad: int) -> int:
+    """Mark the rows with a gradient that is NaN or beyond a limit; gives how many.
+
+    most: address of the limit, float32.   bad: uint8 [U], written.
+    """
+    found, limit = 0, load_f32(most)
     for u in range(count):
-        total = np.float32(0)
+        outside = 0
         for k in range(dim):
-            total += load_f32(grads + 4 * (dim * u + k)) * np.float32(0)
-        is_bad = total != np.float32(0)
-        store_u8(bad + u, np.uint8(1 if is_bad else 0))
-        found += 1 if is_bad else 0
+            x = load_f32(grads + 4 * (dim * u + k))
+            outside += 0 if -limit <= x <= limit else 1
+        store_u8(bad + u, np.uint8(1 if outside > 0 else 0))
+        found += 1 if outside > 0 else 0
     return found

@@ -10,9 +10,9 @@ import torch
 
 from colonnade.backends.lanes import add_lanes, div_lanes, lanes, load_lanes, mul_lanes, store_lanes, sub_lanes
 from colonnade.backends.memory import inlined, load_f32
-from colonnade.train.loops.simd import sqrt_lanes
+from colonnade.train.loops.simd import finite_lanes, sqrt_lanes
 from colonnade.train.loops.update import updating
-from colonnade.train.optimizers.optimizer import Optimizer, Rate, State, refuse_unless
+from colonnade.train.optimizers.optimizer import LARGEST, Optimizer, Rate, State, refuse_unless
 
 LR, DECAY, EPS = 0, 4, 8
 
@@ -46,7 +46,7 @@ class Adagrad(Optimizer):
         self, values_UD: torch.Tensor, states: tuple[torch.Tensor, ...], grads_UD: torch.Tensor, step: int, lr: float
     ) -> torch.Tensor:
         grads_UD = grads_UD + self.weight_decay * values_UD
-        states[0].add_(grads_UD.square())
+        states[0].add_(grads_UD.square()).clamp_(max=LARGEST)
         return values_UD - lr / (1 + (step - 1) * self.lr_decay) * grads_UD / (states[0].sqrt() + self.eps)
 
 
@@ -54,7 +54,7 @@ class Adagrad(Optimizer):
 def _step(values: int, states: int, apart: int, grad: int, scalars: int, of_row: np.float32) -> None:
     w = load_lanes(values)
     g = add_lanes(load_lanes(grad), mul_lanes(lanes(load_f32(scalars + DECAY)), w))
-    total = add_lanes(load_lanes(states), mul_lanes(g, g))
+    total = finite_lanes(add_lanes(load_lanes(states), mul_lanes(g, g)))
     store_lanes(states, total)
     divisor = add_lanes(sqrt_lanes(total), lanes(load_f32(scalars + EPS)))
     store_lanes(values, sub_lanes(w, div_lanes(mul_lanes(lanes(load_f32(scalars + LR)), g), divisor)))

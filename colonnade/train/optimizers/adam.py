@@ -11,9 +11,9 @@ import torch
 
 from colonnade.backends.lanes import add_lanes, div_lanes, lanes, load_lanes, mul_lanes, store_lanes, sub_lanes
 from colonnade.backends.memory import inlined, load_f32
-from colonnade.train.loops.simd import sqrt_lanes
+from colonnade.train.loops.simd import finite_lanes, sqrt_lanes
 from colonnade.train.loops.update import updating
-from colonnade.train.optimizers.optimizer import Optimizer, Rate, State, refuse_unless
+from colonnade.train.optimizers.optimizer import LARGEST, Optimizer, Rate, State, refuse_unless
 
 LR, DECAY, EPS, NEW1, OLD2, NEW2, ROOT, KEEP = (4 * k for k in range(8))
 
@@ -53,7 +53,7 @@ class Adam(Optimizer):
         size, decay, eps, new1, old2, new2, root, keep = self.scalars(step, lr)
         grads_UD = grads_UD + decay * values_UD
         states[0].lerp_(grads_UD, new1)
-        states[1].mul_(old2).add_(new2 * grads_UD.square())
+        states[1].mul_(old2).add_(new2 * grads_UD.square()).clamp_(max=LARGEST)
         return keep * values_UD - size * states[0] / (states[1].sqrt() / root + eps)
 
 
@@ -66,6 +66,7 @@ def _step(values: int, states: int, apart: int, grad: int, scalars: int, of_row:
     square = mul_lanes(lanes(load_f32(scalars + OLD2)), load_lanes(states + apart))
     square = add_lanes(square, mul_lanes(lanes(load_f32(scalars + NEW2)), mul_lanes(g, g)))
     store_lanes(states, mean)
+    square = finite_lanes(square)
     store_lanes(states + apart, square)
     divisor = div_lanes(sqrt_lanes(square), lanes(load_f32(scalars + ROOT)))
     divisor = add_lanes(divisor, lanes(load_f32(scalars + EPS)))

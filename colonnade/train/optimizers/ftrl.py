@@ -19,9 +19,9 @@ from colonnade.backends.lanes import (
     sub_lanes,
 )
 from colonnade.backends.memory import inlined, load_f32
-from colonnade.train.loops.simd import sqrt_lanes
+from colonnade.train.loops.simd import finite_lanes, sqrt_lanes
 from colonnade.train.loops.update import updating
-from colonnade.train.optimizers.optimizer import Optimizer, Rate, State, refuse_unless
+from colonnade.train.optimizers.optimizer import LARGEST, Optimizer, Rate, State, refuse_unless
 
 LR, L1, L2, BETA = 0, 4, 8, 12
 
@@ -57,7 +57,7 @@ class Ftrl(Optimizer):
         self, values_UD: torch.Tensor, states: tuple[torch.Tensor, ...], grads_UD: torch.Tensor, step: int, lr: float
     ) -> torch.Tensor:
         old = states[0].sqrt()
-        states[0].add_(grads_UD.square())
+        states[0].add_(grads_UD.square()).clamp_(max=LARGEST)
         new = states[0].sqrt()
         states[1].add_(grads_UD - (new - old) / lr * values_UD)
         shrunk = states[1].sign() * (states[1].abs() - self.l1).clamp(min=0)
@@ -69,7 +69,7 @@ def _step(values: int, states: int, apart: int, grad: int, scalars: int, of_row:
     g, lr, zero = load_lanes(grad), lanes(load_f32(scalars + LR)), lanes(np.float32(0))
     square = load_lanes(states)
     old = sqrt_lanes(square)
-    square = add_lanes(square, mul_lanes(g, g))
+    square = finite_lanes(add_lanes(square, mul_lanes(g, g)))
     new = sqrt_lanes(square)
     moved = mul_lanes(div_lanes(sub_lanes(new, old), lr), load_lanes(values))
     linear = add_lanes(load_lanes(states + apart), sub_lanes(g, moved))

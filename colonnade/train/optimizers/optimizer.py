@@ -16,6 +16,8 @@ from colonnade.errors import OptionError
 from colonnade.train.optimizers.schedules import Schedule
 
 Rate = float | Schedule
+LARGEST, LARGEST_SQUARED = 3.4028234663852886e38, 1.8446742e19
+"""The largest float32, and one whose square is not infinite."""
 
 
 @dataclass(frozen=True)
@@ -31,10 +33,12 @@ class Optimizer(ABC):
     """A frozen dataclass: a rule and its settings.
 
     loop: the name of the loop that computes it.   Facts: `eps` and the other numbers are float32 in the loops, and
-    state is float32 whatever the values are stored in.
+    state is float32 whatever the values are stored in. No state becomes infinite: gradients beyond `most`, whose
+    squares are infinite in float32, are refused as infinite ones are, and sums of squares stop at the largest number.
     """
 
     loop: ClassVar[str]
+    most: ClassVar[float] = LARGEST_SQUARED
     lr: Rate
 
     @property

@@ -11,7 +11,7 @@ import torch
 from colonnade.backends.lanes import lanes, load_lanes, mul_lanes, store_lanes, sub_lanes
 from colonnade.backends.memory import inlined, load_f32, store_f32
 from colonnade.train.loops.update import updating
-from colonnade.train.optimizers.optimizer import Optimizer, Rate, State, refuse_unless
+from colonnade.train.optimizers.optimizer import LARGEST, Optimizer, Rate, State, refuse_unless
 
 LR, EPS = 0, 4
 
@@ -40,7 +40,8 @@ class RowWiseAdagrad(Optimizer):
     def reference(
         self, values_UD: torch.Tensor, states: tuple[torch.Tensor, ...], grads_UD: torch.Tensor, step: int, lr: float
     ) -> torch.Tensor:
-        states[0].add_(grads_UD.square().mean(1, keepdim=True))
+        squares = grads_UD.double().square().mean(1, keepdim=True)
+        states[0].copy_((states[0] + squares).clamp(max=LARGEST))
         return values_UD - lr * grads_UD / (states[0].sqrt() + self.eps)
 
 
@@ -50,7 +51,7 @@ def _begin(states: int, grad: int, dim: int, scalars: int) -> np.float32:
     for k in range(dim):
         g = float(load_f32(grad + 4 * k))
         total += g * g
-    added = np.float32(load_f32(states) + np.float32(total / dim))
+    added = np.float32(min(load_f32(states) + total / dim, LARGEST))
     store_f32(states, added)
     return np.float32(load_f32(scalars + LR) / (np.float32(np.sqrt(added)) + load_f32(scalars + EPS)))
 

@@ -11,7 +11,7 @@ import torch
 from colonnade.backends.lanes import add_lanes, lanes, load_lanes, mul_lanes, store_lanes, sub_lanes
 from colonnade.backends.memory import inlined, load_f32
 from colonnade.train.loops.update import updating
-from colonnade.train.optimizers.optimizer import Optimizer, Rate, State, refuse_unless
+from colonnade.train.optimizers.optimizer import LARGEST, Optimizer, Rate, State, refuse_unless
 
 LR, DECAY = 0, 4
 
@@ -21,6 +21,7 @@ class Sgd(Optimizer):
     """`w -= lr * (g + weight_decay * w)`.   Source: torch.optim.SGD."""
 
     loop: ClassVar[str] = "sgd"
+    most: ClassVar[float] = LARGEST
     lr: Rate = 0.01
     weight_decay: float = 0.0
 
