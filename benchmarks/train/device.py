@@ -1,5 +1,7 @@
 """`python -m benchmarks.train.device [NAME ...]`: pooling and its gradients on a device beside their floor and FBGEMM.
 
+Rows are stored as those of `benchmarks.gpu` are.
+
 Every answer is compared with float64 before it is timed. The floor is bytes over the bandwidth of a copy: the row of
 each element read, or each distinct row once; the outputs; the numbers of rows.
 
@@ -11,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -19,8 +22,15 @@ import typer
 
 from benchmarks.gpu import fbgemm, ragged
 from benchmarks.gpu.clock import Clock, copy_bandwidth
+from benchmarks.gpu.rows import Check, Refused, append, here, table_rows, text_table, timed
+from colonnade.testing.rows import Row
+from colonnade.testing.timing import Timing
 from colonnade.train.gpu.segment import GpuPooling
 from colonnade.train.segments import Segment, layout_of
+
+CASE, REFERENCE = "pooling", "torch float64"
+POOL, SPREAD, IN_ORDER = "colonnade", "colonnade, gradients", "colonnade, gradients in order"
+GATHER, LOOKUP = "distinct rows gathered", "FBGEMM, in a CUDA graph"
 
 RUNS = 15
 TOLERANCE = 1e-4
@@ -158,44 +168,54 @@ class Measured:
         shapes = [x.shape for x in rows]
         return self.pooling.spread(self.problem.batch, shapes, [self.out], [self.given], rows, [], deterministic)
 
-    def errors(self) -> dict[str, float]:
+    def checks(self) -> dict[str, Check]:
         """Of each call, the greatest error over the greatest element, against float64."""
         self.pool()
-        worst = top = 0.0
+        found: dict[str, list[float]] = {POOL: [], SPREAD: [], IN_ORDER: []}
         exact = [torch.zeros(x.shape, dtype=torch.float64, device=DEVICE) for x in self.problem.rows]
         out, given = (x.view(-1, self.width) for x in (self.out, self.given))
         for f, (m, dim, at) in enumerate(zip(self.problem.matrices, self.problem.dims, self.starts, strict=True)):
             u, b = self.problem.bags(f)
             want = torch.zeros(len(out), dim, dtype=torch.float64, device=DEVICE)
             want.index_add_(0, b, self.problem.rows[m][u].double())
-            worst = max(worst, float((out[:, at : at + dim] - want).abs().max()))
-            top = max(top, float(want.abs().max()))
+            found[POOL].append(_error(out[:, at : at + dim], want))
             exact[m].index_add_(0, u, given[:, at : at + dim][b].double())
-        found = {"pool": worst / top}
-        for name, deterministic in (("spread", False), ("spread in order", True)):
-            pairs = zip(self.spread(deterministic), exact, strict=True)
-            found[name] = max(float((a - b).abs().max() / b.abs().max()) for a, b in pairs)
-        return found
+        for side, deterministic in ((SPREAD, False), (IN_ORDER, True)):
+            grads = self.spread(deterministic)
+            found[side] += [_error(a, b) for a, b in zip(grads, exact, strict=True)]
+        return {
+            side: Check(REFERENCE, len(errors), sum(not e < TOLERANCE for e in errors), max(errors))
+            for side, errors in found.items()
+        }
 
-    def report(self, clock: Clock) -> Iterator[str]:
-        """A line each call."""
+    def measured(self, clock: Clock) -> Iterator[Row | Refused]:
+        """A row, and sides that get no number."""
         each, once = self.problem.floors()
-        errors = self.errors()
-        calls: dict[str, Callable[[], object]] = {"pool": self.pool, "spread": self.spread}
-        if self.problem.gather is not None:
-            calls["gather of distinct rows"] = self.problem.gather
-        theirs = None if self.problem.theirs is None else self.problem.theirs()
-        if theirs is not None:
-            calls["FBGEMM forward"] = theirs.calls[0]
-        yield f"{self.problem.name}: floor {1e6 * each:.0f} us, each row once {1e6 * once:.0f} us"
-        for name, call in calls.items():
-            error = errors.get(name, 0.0)
-            if not error < TOLERANCE:
-                yield f"  {name:<24} no number, its error is {error:.1e}"
-                continue
-            yield f"  {name:<24} {1e6 * clock.graph([call]).p50:>8.1f} us  error {error:.0e}"
-        in_order = clock.events([lambda: self.spread(deterministic=True)]).p50
-        yield f"  {'spread in order':<24} {1e6 * in_order:>8.1f} us  error {errors['spread in order']:.0e}"
+        checks = self.checks()
+        times: dict[str, Callable[[], Timing]] = {
+            POOL: lambda: clock.graph([self.pool]),
+            SPREAD: lambda: clock.graph([self.spread]),
+            IN_ORDER: lambda: clock.events([lambda: self.spread(deterministic=True)]),
+        }
+        gather, lookup = self.problem.gather, None if self.problem.theirs is None else self.problem.theirs()
+        if gather is not None:
+            checks[GATHER] = Check("itself", 1, 0)
+            times[GATHER] = lambda: clock.graph([gather])
+        if lookup is not None:
+            checks[LOOKUP] = Check("none: other tables' order", 1, 0)
+            times[LOOKUP] = lambda: clock.graph(lookup.calls)
+        batch = self.problem.offsets.shape[1] - 1
+        sides, refused = timed(CASE, self.problem.name, batch, checks, times)
+        yield from refused
+        bandwidth = copy_bandwidth(DEVICE)
+        floor = {"bytes": each * bandwidth, "bytes_per_second": bandwidth, "seconds": each}
+        facts = {"us with each row once": 1e6 * once, "ids": len(self.problem.inverse)}
+        yield Row(CASE, self.problem.name, batch, sides, checks, floor, facts=facts)
+
+
+def _error(made: torch.Tensor, exact: torch.Tensor) -> float:
+    """The greatest error over the greatest element; NaN is passed on."""
+    return float((made - exact).abs().max() / exact.abs().max().clamp(min=1e-30)) if exact.numel() else 0.0
 
 
 def problems(dry: bool) -> Iterator[tuple[str, Callable[[], Problem]]]:
@@ -209,23 +229,31 @@ def problems(dry: bool) -> Iterator[tuple[str, Callable[[], Problem]]]:
         yield shape.name, lambda shape=shape: workload(replace(shape, longest=1000, rows=200_000))
 
 
-def run(names: Sequence[str], dry: bool) -> bool:
-    """Print all; gives whether every answer is right."""
+def run(names: Sequence[str], out: Path | None, dry: bool, commit: str) -> bool:
+    """Print and store all; gives whether every answer is right."""
     clock, is_right = Clock(DEVICE, 1 if dry else RUNS), True
     for case, make in problems(dry):
-        if not names or case in names:
-            for line in Measured(make()).report(clock):
-                is_right = is_right and "no number" not in line
-                print(line, flush=True)
+        if names and case not in names:
+            continue
+        for found in Measured(make()).measured(clock):
+            if isinstance(found, Refused):
+                is_right = False
+                print(found, flush=True)
+                continue
+            print(text_table(table_rows([found.placed(here(), commit).row()])), flush=True)
+            if out is not None:
+                append(out, found, commit)
     return is_right
 
 
 def main(
     names: Annotated[list[str] | None, typer.Argument(help="Cases; without any, all.")] = None,
-    dry: Annotated[bool, typer.Option(help="Tiny sizes, which run without a device.")] = False,
+    out: Annotated[Path | None, typer.Option("--out", help="Where rows go.")] = None,
+    dry: Annotated[bool, typer.Option("--dry", help="Tiny sizes, which run without a device.")] = False,
+    commit: Annotated[str, typer.Option("--commit", help="Of the source, where there is no repository.")] = "",
 ) -> None:
     """Check every case, then time it."""
-    sys.exit(0 if run(names or [], dry) else 1)
+    sys.exit(0 if run(names or [], out, dry, commit) else 1)
 
 
 if __name__ == "__main__":

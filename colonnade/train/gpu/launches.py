@@ -23,25 +23,33 @@ WIDEST = 128
 """Values of a row that a program holds; of a wider row there are several units."""
 NEAR = 64
 """Elements of a bag among which repeated ones are merged."""
+MERGED = 64
+"""Values of a row from which on merging takes less than adding does."""
+REPEATS = 16
+"""One sample in so many is of a row of several, where merging pays."""
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """How work is cut. values: of a tile of short bags.   short: the longest of these.   piece: values of a piece, at
-    least; more in large batches.   step: values that one step of a piece loads.   least_piece: elements.
-    warps: of a program of short bags.   programs: a multiprocessor, for pieces.   samples: of the elements.
-    hot: samples of a hot row.   copies: of a hot row.   most_hot: rows.
+    """How work is cut; as it was fastest on an H200.
+
+    values: of a tile of short bags.   short: the longest of these.   piece: values of a piece, at least; more in large
+    batches.   least_piece: elements.   step, programs: values that one step of a piece loads, and programs that share
+    the pieces on a multiprocessor; back_step, back_programs: on the way back.   warps: of a program of short bags.
+    samples: of the elements.   hot: samples of a hot row.   copies: of a hot row.   most_hot: rows.
     """
 
-    values: int = 1024
+    values: int = 512
     short: int = 8
-    piece: int = 2048
+    piece: int = 8192
+    least_piece: int = 32
     step: int = 512
-    least_piece: int = 16
-    warps: int = 1
     programs: int = 32
-    samples: int = 2048
-    hot: int = 8
+    back_step: int = 256
+    back_programs: int = 48
+    warps: int = 1
+    samples: int = 1024
+    hot: int = 4
     copies: int = 64
     most_hot: int = 64
 
@@ -89,9 +97,9 @@ def bags_of(block: int, tuning: Tuning) -> int:
     return max(1, tuning.values // block)
 
 
-def step_of(block: int, tuning: Tuning) -> int:
-    """E, elements of a step."""
-    return max(1, tuning.step // block)
+def step_of(block: int, values: int) -> int:
+    """E, elements of a step of so many values."""
+    return max(1, values // block)
 
 
 @lru_cache(maxsize=TEXTS_KEPT)
@@ -113,7 +121,7 @@ def write_pool(branches: Sequence[Branch], tuning: Tuning) -> str:
     ]
     pieces = {
         g: f"pool_piece_of(entry, rows{g}, offsets{g}, inverse, weights, out{g}, units, counters, partials, count{g}, "
-        f"{_piece(x, tuning)}, E={step_of(x.block, tuning)}, WIDE={wide}, "
+        f"{_piece(x, tuning)}, E={step_of(x.block, tuning.step)}, WIDE={wide}, "
         f"{x.constants('DIM', 'ROW', 'BLOCK', 'ALIGN', 'WEIGHTED', 'MAX', 'DIVIDED')})"
         for g, x in ((g, branches[g]) for g in pooled)
     }
@@ -126,7 +134,7 @@ def write_pool(branches: Sequence[Branch], tuning: Tuning) -> str:
 
 def write_spread(branches: Sequence[Branch], tuning: Tuning, is_hot: bool) -> str:
     """`bags` and `pieces`: gradients of rows. is_hot: some rows may be."""
-    hot = {"COPIES": tuning.copies, "HOT": is_hot}
+    hot = {"COPIES": tuning.copies if is_hot else 0, "MOST": tuning.most_hot}
     tiles = [
         f"spread_bags_of(program{_less(g)}, given{g}, offsets{g}, inverse, weights, grads{g}, hot{g}, units, queue, "
         f"counters, count{g}, {_piece(x, tuning)}, first{g}, R={bags_of(x.block, tuning)}, SHORT={tuning.short}, "
@@ -135,8 +143,8 @@ def write_spread(branches: Sequence[Branch], tuning: Tuning, is_hot: bool) -> st
     ]
     pieces = {
         g: f"spread_piece_of(entry, given{g}, offsets{g}, inverse, weights, grads{g}, hot{g}, found, units, count{g}, "
-        f"{_piece(x, tuning)}, first{g}, E={step_of(x.block, tuning)}, NEAR={max(NEAR, step_of(x.block, tuning))}, "
-        f"REPEATS={tuning.samples // 16}, {x.constants('DIM', 'BLOCK', 'ALIGN', 'WEIGHTED', 'DIVIDED', **hot)})"
+        f"{_piece(x, tuning)}, first{g}, {_steps_back(x, tuning, is_hot)}, "
+        f"{x.constants('DIM', 'BLOCK', 'ALIGN', 'WEIGHTED', 'DIVIDED', **hot)})"
         for g, x in enumerate(branches)
         if not x.unpooled
     }
@@ -155,13 +163,19 @@ def write_add_copies(dims: Sequence[int], tuning: Tuning) -> str:
     for m, dim in enumerate(dims):
         lines.append(f"        if (key >> 32) == {m}:")
         call = f"add_copies_of(h, key & 0xFFFFFFFF, grads{m}, first{m}, DIM={dim}, BLOCK={block_of(dim)}"
-        lines.append(f"            {call}, COPIES={tuning.copies})")
+        lines.append(f"            {call}, COPIES={tuning.copies}, MOST={tuning.most_hot})")
     return "\n".join(lines) + "\n"
 
 
 def _piece(branch: Branch, tuning: Tuning) -> str:
     """Elements of a piece, given `step`, values of one."""
     return f"tl.maximum({tuning.least_piece}, step // {branch.block})"
+
+
+def _steps_back(branch: Branch, tuning: Tuning, is_hot: bool) -> str:
+    step = step_of(branch.block, tuning.back_step)
+    repeats = tuning.samples // REPEATS if is_hot and branch.block >= MERGED else 0
+    return f"E={step}, NEAR={max(NEAR, step)}, REPEATS={repeats}"
 
 
 def _less(group: int) -> str:

@@ -36,7 +36,7 @@ LEAST_HOT = 1 << 14
 """Elements from which on a sample tells which rows are hot."""
 PER_VALUE = 512
 """Elements of a batch for each value of a piece."""
-SAMPLE_BLOCK = 32
+SAMPLE_BLOCK = 16
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ class GpuPooling:
         common = (inverse, inverse if weights is None else weights, units.words, lists.queue, lists.counters)
         ends = self._ends(branches, counts)
         run.launch("bags", ends[-1], *common, lists.values, *own, *ends, num_warps=self.tuning.warps)
-        programs = self._programs(lists, inverse.device)
+        programs = min(lists.most, self.tuning.programs * _multiprocessors(inverse.device))
         if programs:
             run.launch("pieces", programs, *common, lists.partials, lists.values, programs, *own, num_warps=1)
 
@@ -220,7 +220,7 @@ class GpuPooling:
         common = (inverse, inverse if weights is None else weights, units.words, lists.queue, lists.counters, hot.found)
         ends = self._ends(branches, counts)
         run.launch("bags", ends[-1], *common, lists.values, *own, *ends, num_warps=self.tuning.warps)
-        programs = self._programs(lists, inverse.device)
+        programs = min(lists.most, self.tuning.back_programs * _multiprocessors(inverse.device))
         if programs:
             run.launch("pieces", programs, *common, lists.values, programs, *own, num_warps=1)
 
@@ -267,7 +267,7 @@ class GpuPooling:
         _kernels(offsets.device).launch(
             "own_greatest", count * len(units), rows, offsets, inverse, inverse if weights is None else weights, flat,
             owners, units, count, len(units), DIM=group.dim, ROW=rows.stride(0), BLOCK=group.block,
-            E=launches.step_of(group.block, self.tuning), WEIGHTED=group.is_weighted, num_warps=1,
+            E=launches.step_of(group.block, self.tuning.step), WEIGHTED=group.is_weighted, num_warps=1,
         )  # fmt: skip
         return owners
 
@@ -310,7 +310,7 @@ class GpuPooling:
             _kernels(inverse.device).launch(
                 "weigh", count * len(units), matrix, _offsets_of(group, batch), inverse, weights, flat,
                 source.float().contiguous(), owners, made, units, count, len(units), DIM=group.dim,
-                ROW=matrix.stride(0), BLOCK=block, E=launches.step_of(block, self.tuning), MAX=group.family == MAX,
+                ROW=matrix.stride(0), BLOCK=block, E=launches.step_of(block, self.tuning.step), MAX=group.family == MAX,
                 DIVIDED=group.is_divided, UNPOOLED=group.family == UNPOOLED, num_warps=1,
             )  # fmt: skip
         return made
@@ -404,9 +404,6 @@ class GpuPooling:
     def _ends(self, branches: Sequence[Branch], counts: Sequence[int]) -> list[int]:
         """Where the tiles of each branch end."""
         return list(accumulate(x.tiles(n, self.tuning) for x, n in zip(branches, counts, strict=True)))
-
-    def _programs(self, lists: _Lists, device: torch.device) -> int:
-        return min(lists.most, _multiprocessors(device) * self.tuning.programs)
 
     def _lists(self, units: Units, counts: Sequence[int], inverse: torch.Tensor) -> _Lists:
         """Room for what a launch notes of long bags; zeros where they are counted."""

@@ -88,12 +88,16 @@ def find_hot(
 
 
 @jit
-def place_of(u, hot, copies_at, mask, DIM: tl.constexpr, COPIES: tl.constexpr, HOT: tl.constexpr):
-    """int64 [N]: where the gradients of rows are added."""
+def place_of(u, lane, hot, copies_at, mask, DIM: tl.constexpr, COPIES: tl.constexpr, MOST: tl.constexpr):
+    """int64 [N]: where the gradients of rows are added. COPIES: of hot rows, 0: none are.
+
+    Facts: the lanes of a program add to different copies of a hot row, which lie MOST rows apart: in memory that serves
+    several additions at a time.
+    """
     place = u.to(tl.int64) * DIM
-    if HOT:
+    if COPIES > 0:
         h = tl.load(hot + u, mask=mask, other=0).to(tl.int64)
-        copy = (h - 1) * COPIES + tl.program_id(0) % COPIES
+        copy = (tl.program_id(0) + lane) % COPIES * MOST + h - 1
         place = tl.where(h > 0, tl.multiple_of(copies_at, 16) + copy * DIM, place)
     return place
 
@@ -124,7 +128,7 @@ def spread_bags_of(
     DIVIDED: tl.constexpr,
     UNPOOLED: tl.constexpr,
     COPIES: tl.constexpr,
-    HOT: tl.constexpr,
+    MOST: tl.constexpr,
 ):
     """Add the gradients of a tile's bags of up to SHORT elements to those of their rows; the others are noted.
 
@@ -169,7 +173,7 @@ def spread_bags_of(
         is_value = more[:, None]
         if BLOCK != DIM:
             is_value = is_value & is_column[None, :]
-        to = sums + place_of(u, hot, copies_at, more, DIM, COPIES, HOT)[:, None] + d[None, :]
+        to = sums + place_of(u, tl.arange(0, R), hot, copies_at, more, DIM, COPIES, MOST)[:, None] + d[None, :]
         tl.atomic_add(to, x, mask=is_value, sem="relaxed")
         e += 1
     if not UNPOOLED:
@@ -198,12 +202,13 @@ def spread_piece_of(
     WEIGHTED: tl.constexpr,
     DIVIDED: tl.constexpr,
     COPIES: tl.constexpr,
-    HOT: tl.constexpr,
+    MOST: tl.constexpr,
     REPEATS: tl.constexpr,
 ):
     """Add the gradients of a piece of a bag that was noted.
 
-    REPEATS: samples of rows of several from which on the elements of one row, of NEAR that follow each other, are one.
+    REPEATS: samples of rows of several from which on the elements of one row, of NEAR that follow each other, are one;
+    0: none are.
     """
     word = units + tl.load(entry).to(tl.int64) * 8
     b = tl.load(entry + 1).to(tl.int64)
@@ -229,7 +234,7 @@ def spread_piece_of(
     at = e + tl.arange(0, E)
     u = tl.load(inverse + at, mask=at < last, other=0)
     merges = e < e
-    if HOT:
+    if REPEATS > 0:
         merges = tl.load(found + 1) >= REPEATS
     while e < last:
         at = e + tl.arange(0, E)
@@ -237,7 +242,7 @@ def spread_piece_of(
         w = tl.full([E], 1.0, tl.float32)
         if WEIGHTED:
             w = tl.load(weights + at, mask=more & (weighted != 0), other=1.0)
-        if HOT and merges:
+        if REPEATS > 0 and merges:
             near = e - (e - start) % NEAR + tl.arange(0, NEAR)
             is_near = near < last
             same = u[:, None] == tl.load(inverse + near, mask=is_near, other=-1)[None, :]
@@ -250,24 +255,26 @@ def spread_piece_of(
         if BLOCK != DIM:
             is_value = is_value & is_column[None, :]
         x = g[None, :] * w[:, None]  # no broadcast: an interpreted atomic reads its values side by side
-        to = sums + place_of(u, hot, copies_at, more, DIM, COPIES, HOT)[:, None] + d[None, :]
+        to = sums + place_of(u, tl.arange(0, E), hot, copies_at, more, DIM, COPIES, MOST)[:, None] + d[None, :]
         u = tl.load(inverse + at + E, mask=at + E < last, other=0)
         tl.atomic_add(to, x, mask=is_value, sem="relaxed")
         e += E
 
 
 @jit
-def add_copies_of(h, u, grads, copies_at, DIM: tl.constexpr, BLOCK: tl.constexpr, COPIES: tl.constexpr):
+def add_copies_of(
+    h, u, grads, copies_at, DIM: tl.constexpr, BLOCK: tl.constexpr, COPIES: tl.constexpr, MOST: tl.constexpr
+):
     """The copies of a hot row, added up, added to its gradient."""
     row = grads + u * DIM
-    copies = grads + copies_at + (h.to(tl.int64) * COPIES + tl.arange(0, COPIES)[:, None]) * DIM
-    chunk = h * 0
-    while chunk * BLOCK < DIM:
-        d = chunk * BLOCK + tl.arange(0, BLOCK)[None, :]
+    copies = grads + copies_at + (tl.arange(0, COPIES)[:, None] * MOST + h) * DIM
+    first = h * 0
+    while first < DIM:
+        d = first + tl.arange(0, BLOCK)[None, :]
         parts = tl.load(copies + d, mask=(d < DIM) & (tl.arange(0, COPIES)[:, None] >= 0), other=0.0)
         own = tl.load(row + d, mask=d < DIM, other=0.0)
         tl.store(row + d, own + sum_of_rows(parts), mask=d < DIM)
-        chunk += 1
+        first += BLOCK
 
 
 # --- max, the gradients of weights, and sources in order --------------------------------------------------------------
