@@ -69,7 +69,8 @@ def draw_model(seed: int, index: int) -> Model:
             case = keras_sharing(rng, case, cases)
         if case is not None and (clashing(case, cases) or (style == "ops" and both_ways(case, cases))):
             case = None
-        if case is not None and case.kind == "numeric" and case.tower in without_numbers:
+        plain = case is not None and (case.kind == "numeric" or (case.form == "indicator" and bool(case.weights)))
+        if case is not None and plain and case.tower in without_numbers:
             case = None  # its NaN and extremes would hide what else a dense rest is given
         names = set() if case is None or style in ("keras", "ops") else _names(case)
         if case is None or names & taken:
