@@ -67,7 +67,21 @@ def factorization(tf: Any, x: Made) -> Made:
     }
 
 
-@pytest.mark.parametrize("made", [batch_products, einsums, add_n, factorization])
+def convolutions(tf: Any, x: Made) -> Made:
+    kernel, plane = (tf.constant(floats(k, *shape, special=False)) for k, shape in ((8, (2, 4, 5)), (9, (3, 2, 1, 2))))
+    image = tf.expand_dims(x["u"], 3)
+    return {
+        "valid": tf.nn.conv1d(x["u"], kernel, 1, "VALID"),
+        "same": tf.nn.conv1d(x["u"], kernel, 2, "SAME"),
+        "apart": tf.nn.conv1d(x["u"], kernel, 1, "VALID", dilations=2),
+        "causal": tf.nn.conv1d(tf.pad(x["u"], [[0, 0], [1, 0], [0, 0]]), kernel, 1, "VALID"),
+        "plane": tf.nn.conv2d(image, plane, 1, "SAME"),
+        "strides": tf.nn.conv2d(image, plane, [1, 2, 1, 1], "SAME"),
+        "largest": tf.reduce_max(tf.nn.relu(tf.nn.conv2d(image, plane, 1, "VALID")), [1, 2]),
+    }
+
+
+@pytest.mark.parametrize("made", [batch_products, einsums, add_n, factorization, convolutions])
 def test_contractions_equal_tensorflow(made: Callable[[Any, Made], Made], tmp_path: Path) -> None:
     def build(tf: Any) -> tuple[Made, Made]:
         inputs = {k: tf.compat.v1.placeholder(tf.float32, (None, *s), name=k) for k, s in SHAPES.items()}

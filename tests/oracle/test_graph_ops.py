@@ -162,6 +162,13 @@ CALLS: dict[str, Call] = {
     "ceil": unary("Ceil"),
     "compare": lambda r, op, a: getattr(r, COMPARISONS[op.kind])(x=a[0], y=a[1]),
     "concat": lambda r, op, a: r.ConcatV2(values=a[:-1], axis=a[-1]) if len(a) > 2 else r.Identity(input=a[0]),
+    "conv2d": lambda r, op, a: r.Conv2D(
+        input=a[0],
+        filter=a[1],
+        strides=[1, *op.strides, 1],
+        dilations=[1, *op.dilations, 1],
+        padding="SAME" if op.same else "VALID",
+    ),
     "dense_bincount": lambda r, op, a: r.DenseBincount(
         input=a[0], size=tensorflow().cast(a[1], a[0].dtype), weights=a[2], binary_output=op.binary
     ),

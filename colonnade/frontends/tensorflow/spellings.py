@@ -31,6 +31,7 @@ from colonnade.ops.graph.ceil import Ceil
 from colonnade.ops.graph.compare import Compare
 from colonnade.ops.graph.concat import Concat
 from colonnade.ops.graph.constant import Constant
+from colonnade.ops.graph.conv2d import Conv2d
 from colonnade.ops.graph.cos import Cos
 from colonnade.ops.graph.cosh import Cosh
 from colonnade.ops.graph.cumprod import Cumprod
@@ -240,6 +241,20 @@ def _segment_max(a: Attrs) -> GraphOp:
     return SegmentMax()
 
 
+def _conv2d(a: Attrs) -> GraphOp:
+    padding = _text(a.get("padding", b""))
+    strides, dilations = (tuple(a.get(name, (1, 1, 1, 1))) for name in ("strides", "dilations"))
+    if _text(a.get("data_format", b"NHWC")) not in ("NHWC", "") or padding not in ("SAME", "VALID"):
+        raise ImportFailure("Conv2D of channels first, or with a padding of its own, is not supported", got=padding)
+    if (strides[0], strides[3], dilations[0], dilations[3]) != (1, 1, 1, 1):
+        raise ImportFailure("Conv2D with strides over rows or channels is not supported", got=f"{strides}, {dilations}")
+    return Conv2d(strides[1:3], dilations[1:3], padding == "SAME")
+
+
+def _text(value: bytes | str) -> str:
+    return value.decode() if isinstance(value, bytes) else value
+
+
 def _bias_add(a: Attrs) -> GraphOp:
     layout = a.get("data_format", b"NHWC")
     if layout not in (b"NHWC", "NHWC", b"", ""):
@@ -272,6 +287,7 @@ SPELLINGS: dict[str, Spelling] = {
     "Ceil": lambda a: Ceil(),
     "ConcatV2": lambda a: Concat(),
     "Const": lambda a: Constant(Const(a["value"])),
+    "Conv2D": _conv2d,
     "Cos": lambda a: Cos(),
     "Cosh": lambda a: Cosh(),
     "Cumprod": _scan(Cumprod),

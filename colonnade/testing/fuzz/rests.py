@@ -174,6 +174,9 @@ STEPS: Mapping[str, Step] = {
     "matmul": lambda tf, x, rng: tf.matmul(x, _matrix(x, rng, int(rng.integers(1, 40)))),
     "einsum": lambda tf, x, rng: tf.einsum("bi,ij->bj", x, _matrix(x, rng, 5)),
     "tensordot": lambda tf, x, rng: tf.tensordot(x, _matrix(x, rng, 3), 1),
+    "convolved": lambda tf, x, rng: tf.squeeze(
+        tf.nn.conv1d(tf.expand_dims(x, 2), rng.uniform(-0.5, 0.5, (3, 1, 1)).astype(np.float32), 1, "SAME"), 2
+    ),
     "softmax": lambda tf, x, rng: tf.nn.softmax(x),
     "log_softmax": lambda tf, x, rng: tf.nn.log_softmax(x) - 1.0,
     "l2": lambda tf, x, rng: tf.math.l2_normalize(x, 1, epsilon=1e-3),

@@ -925,6 +925,18 @@ def batch_mat_mul(w: World) -> Case:
     return op_of("batch_mat_mul", flip_a, flip_b, broadcasts), operands
 
 
+@maker("conv2d")
+def conv2d(w: World) -> Case:
+    r = w.random
+    groups, window, made = r.choice((1, 1, 2)), r.choice((1, 2)), r.choice((1, 2))
+    kernel = numbers(r, (r.randint(1, 3), r.randint(1, 3), window, made * groups), "float32", True)
+    strides, dilations = ((r.choice((1, 1, 2)), r.choice((1, 1, 3))) for _ in range(2))
+    if max(strides) > 1:
+        dilations = (1, 1)
+    x = numbers(r, (r.choice((0, 1, 3)), r.randint(1, 7), r.randint(1, 7), window * groups), "float32", True)
+    return op_of("conv2d", strides, dilations, r.random() < 0.5), [w.any(x), w.any(kernel)]
+
+
 EQUATIONS = ("ab,bc->ac", "ab,ab->a", "abc,cd->abd", "abc,cde->abde", "a...b,bc->...ac", "abcd,aecd->aceb", "ab->ba")
 
 
