@@ -8,8 +8,11 @@ Legend: N ids, U distinct ones; D embedding_dim.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -17,6 +20,7 @@ import torch
 import typer
 
 from benchmarks.gpu.clock import Clock, copy_bandwidth
+from colonnade.testing.machine import commit, now, versions
 from colonnade.train.gpu.store import Store
 from colonnade.train.gpu.unique import Unique
 from colonnade.train.gpu.update import update
@@ -32,8 +36,33 @@ STRIDE = 0x9E3779B97F4A7C1
 """Odd: multiples of it are distinct ids."""
 BURST = 64
 """Bytes that memory reads at least."""
-Line = tuple[str, bool]
-"""What is printed, and whether the answer was right."""
+LEAST_BYTES = 12 + 8 + 32 + 4
+"""What a row of 8 must hold: its key, its step and count, its values and one number of state."""
+RESULTS = Path(__file__).parents[1] / "results" / "gpu_tables.jsonl"
+
+
+@dataclass(frozen=True)
+class Line:
+    """What was measured. right: whether the answer was.   beside: what it is held against.   Units: microseconds."""
+
+    what: str
+    count: int
+    right: bool
+    dim: int | None = None
+    us: float | None = None
+    beside: str | None = None
+    beside_us: float | None = None
+    bytes_per_row: float | None = None
+
+    def __str__(self) -> str:
+        text = f"{self.what}: {self.count:,}" + ("" if self.dim is None else f" rows of {self.dim}")
+        if self.us is not None and self.beside_us is not None:
+            text = (
+                f"{text:<64} {self.us:>8.0f} us, {self.beside} {self.beside_us:>6.0f}: {self.us / self.beside_us:.2f}"
+            )
+        if self.bytes_per_row is not None:
+            text += f", {self.bytes_per_row:.1f} bytes a row, of which {LEAST_BYTES} hold its numbers"
+        return text if self.right else f"{text} WRONG"
 
 
 def store_of(dim: int, optimizer: Optimizer) -> Store:
@@ -62,8 +91,8 @@ def unique(count: int, kind: str) -> Iterator[Line]:
         right = torch.equal(keys.ids[inverse.long()], ids) and torch.equal(keys.ids.sort().values, theirs)
         right = right and torch.equal(torch.bincount(inverse, minlength=len(keys)), keys.counts.long())
         ours = clock.events([lambda work=work: work.run(zero + 12345, zero, zero, size, ids, inverse)]).p50
-        name = f"unique{', ordered' if ordered else ''}: {count:,} {kind}, {len(keys):,} of them"
-        yield f"{name:<60} {1e6 * ours:>8.0f} us, torch.unique {1e6 * other:>6.0f}: {other / ours:.2f} times", right
+        name = f"unique{', ordered' if ordered else ''}, {kind}"
+        yield Line(name, count, right, None, 1e6 * ours, "torch.unique", 1e6 * other)
 
 
 def steps(count: int, dim: int, optimizer: Optimizer) -> Iterator[Line]:
@@ -96,8 +125,7 @@ def steps(count: int, dim: int, optimizer: Optimizer) -> Iterator[Line]:
         ("update", lambda: update(store, optimizer, rows, keys.tables, grads, scalars), 2 * row + wide + 12),
     ):
         taken, floor = clock.events([call]).p50, count * moved / copy_bandwidth(DEVICE)
-        what = f"{name}: {count:,} rows of {dim}, {type(optimizer).__name__}"
-        yield f"{what:<60} {1e6 * taken:>8.0f} us, floor {1e6 * floor:>6.0f}: {taken / floor:.1f} times", right
+        yield Line(f"{name}, {type(optimizer).__name__}", count, right, dim, 1e6 * taken, "floor", 1e6 * floor)
 
 
 def many(count: int, part: int) -> Iterator[Line]:
@@ -116,10 +144,8 @@ def many(count: int, part: int) -> Iterator[Line]:
         kept += int((store.ids(rows[rows >= 0]) == ids[rows >= 0]).sum())
         used[rows[rows >= 0]] = True
     right = kept == int(used.sum()) == store.num_rows == count
-    # A row must hold its key, 12 bytes, its step and count, 8 at the least, its 8 values and one number of state.
-    least = 12 + 8 + 32 + 4
-    yield f"{count:,} rows, none lost, none twice: {store.bytes / count:.1f} bytes each, at most {most:.1f}", right
-    yield f"  of which keys, use, values and state are {least}: {store.bytes / count / least:.2f} times", right
+    yield Line("made part by part, none lost, none twice", count, right, 8, bytes_per_row=store.bytes / count)
+    yield Line("the most while growing", count, right, 8, bytes_per_row=most)
     rows = store.rows_of(0)
     store.remove(rows[store.steps(rows) < len(parts) // 2])
     there = sum(int((store.find(store.keys(0, ids)) >= 0).sum()) for ids in parts)
@@ -128,7 +154,8 @@ def many(count: int, part: int) -> Iterator[Line]:
     for ids in parts:
         keys = store.keys(0, ids)
         store.insert(keys, store.find(keys))
-    yield f"  {gone:,} given up and made again: {store.num_rows:,} rows", right and store.num_rows == count
+    right = right and store.num_rows == count
+    yield Line("half given up and made again", count, right, 8, bytes_per_row=store.bytes / count)
 
 
 def lines(dry: bool) -> Iterator[Line]:
@@ -142,12 +169,19 @@ def lines(dry: bool) -> Iterator[Line]:
     yield from many(*((200, 100) if dry else (100_000_000, 8_000_000)))
 
 
-def main(dry: Annotated[bool, typer.Option(help="Tiny sizes, which run without a device.")] = False) -> None:
-    """Check every case, then time it."""
+def main(
+    dry: Annotated[bool, typer.Option(help="Tiny sizes, which run without a device.")] = False,
+    write: Annotated[bool, typer.Option("--write/--no-write", help="Append the rows to the results.")] = True,
+) -> None:
+    """Check every case, then time it; a row a measurement goes to `benchmarks/results/gpu_tables.jsonl`."""
     is_right = True
-    for line, right in lines(dry):
-        is_right = is_right and right
-        print(line if right else f"{line} WRONG", flush=True)
+    where = {"device": torch.cuda.get_device_name() if DEVICE.type == "cuda" else "cpu", "versions": versions()}
+    for line in lines(dry):
+        is_right = is_right and line.right
+        print(line, flush=True)
+        if write and line.right and not dry:
+            with RESULTS.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({**asdict(line), **where, "commit": commit(), "date": now()}) + "\n")
     sys.exit(0 if is_right else 1)
 
 

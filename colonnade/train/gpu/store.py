@@ -30,8 +30,9 @@ FULL = 0.75
 GROWTH = 1.25
 SPARE = 1 << 14
 TABLE_WORDS = 8
-FINDING, MAKING, COPYING, LOOKING = 128, 32, 64, 64
-"""Lanes of a program."""
+FINDING, MAKING, COPYING, LOOKING = 32, 16, 64, 32
+"""Lanes of a program: few, since the slowest search of a program holds up the others."""
+WARP = 32
 WIDEST = 64
 """Values of a row that a program has in hand."""
 CARRIER = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -177,7 +178,8 @@ class Store:
 
     # --- launches ---------------------------------------------------------------------------------------------------
     def _launch(self, name: str, lanes: int, block: int, *given: Any, **constants: Any) -> None:
-        self._kernels.launch(name, -(-lanes // block), *given, BLOCK=block, **constants)
+        warps = 1 if block <= WARP else 4
+        self._kernels.launch(name, -(-lanes // block), *given, BLOCK=block, **constants, num_warps=warps)
 
     @property
     def rows_at(self) -> tuple[torch.Tensor, int, int]:

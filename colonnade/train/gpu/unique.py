@@ -12,9 +12,11 @@ import torch
 from colonnade.errors import OptionError
 from colonnade.train.gpu.module import kernels
 
-BLOCK, SPARE, COUNTED, FEW, BINS, FEATURES = 128, 1 << 14, 1024, 16, 512, 256
+BLOCK, SPARE, COUNTED, FIRST, FEATURES = 128, 1 << 14, 1024, 8, 256
 COUNTING = 2048
 """Ids of a program that counts."""
+LEAST_SAMPLED, SAMPLE = 1 << 18, 1024
+"""Ids from which on a sample finds the frequent ones, so that their keys come first; and how many are in it."""
 MOST_STAMP = 255
 TAG_BITS = 24
 
@@ -77,10 +79,11 @@ class Unique:
         parts = (made.hashes, made.tables, made.ids, made.counts)
         programs = -(-count // BLOCK) + num
         shared = (features, owning, num)
-        self._kernels.launch(
-            "own", programs, values, *shared, *self._stamped(count, len(hash_keys)), inverse, numbers, found, *parts,
-            BLOCK=BLOCK, SPARE=SPARE, MASKED=self._masked, ORDERED=self.ordered,
-        )  # fmt: skip
+        given = (values, *shared, *self._stamped(count, len(hash_keys)), inverse, numbers, found, *parts)
+        constants = {"SPARE": SPARE, "MASKED": self._masked, "ORDERED": self.ordered, "TILE": BLOCK}
+        if count >= LEAST_SAMPLED and not self.ordered:
+            self._kernels.launch("own", 1, *given, BLOCK=SAMPLE, SAMPLED=True, num_warps=8, **constants)
+        self._kernels.launch("own", programs, *given, BLOCK=BLOCK, SAMPLED=False, **constants)
         if self.ordered:
             leads = torch.zeros(count, dtype=torch.int32, device=self.device)
             self._kernels.launch("earliest", programs, *shared, inverse, numbers, BLOCK=BLOCK)
@@ -89,7 +92,7 @@ class Unique:
             found = numbers[-1:].clone()
             self._kernels.launch("list_keys", programs, values, *shared, inverse, numbers, *parts, BLOCK=BLOCK)
         programs = -(-count // COUNTING) + num
-        constants = {"BLOCK": COUNTING, "COUNTED": COUNTED, "FEW": FEW, "BINS": BINS}
+        constants = {"BLOCK": COUNTING, "COUNTED": COUNTED, "FIRST": FIRST}
         self._kernels.launch("settle", programs, features, counting, num, inverse, numbers, made.counts, **constants)
         return made.take(slice(0, int(found)))
 

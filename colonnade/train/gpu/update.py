@@ -9,7 +9,7 @@ from colonnade.train.gpu.store import Rows, Store, block_of
 from colonnade.train.loops.update import NUM_SCALARS
 from colonnade.train.optimizers import Optimizer
 
-ELEMENTS = 1024
+ELEMENTS = 512
 """Values that a program has in hand."""
 
 

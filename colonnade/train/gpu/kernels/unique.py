@@ -13,7 +13,7 @@ import triton.language as tl
 
 from colonnade.backends.gpu.device.jit import jit, kernel
 from colonnade.backends.gpu.device.lookup import total
-from colonnade.backends.gpu.device.text import any_lane, greatest
+from colonnade.backends.gpu.device.text import any_lane
 from colonnade.backends.gpu.device.tiles import unit_of
 from colonnade.train.gpu.kernels.hashing import LOW_WORD, hash_of, place_in, unsigned
 from colonnade.train.gpu.kernels.swap import swap_if
@@ -26,6 +26,26 @@ def tile_of(features, tiles, num, BLOCK: tl.constexpr):
     feature = unit_of(tiles, num, program)
     words = features + 5 * feature
     within = (program - tl.load(tiles + feature)) * BLOCK + tl.arange(0, BLOCK)
+    return words, tl.load(words + 1) + within, within < tl.load(words + 2)
+
+
+@jit
+def sample_of(features, tiles, num, BLOCK: tl.constexpr, TILE: tl.constexpr):
+    """What `tile_of` gives, of BLOCK places at equal distances over all ids, each with the words of its feature."""
+    lane = tl.arange(0, BLOCK).to(tl.int64)
+    last = num - 1
+    after = tl.load(tiles + last) * TILE + tl.load(features + 5 * last + 2)
+    place = lane * after // BLOCK
+    tile = place // TILE
+    low = tile * 0
+    high = low + num
+    while any_lane(low + 1 < high):
+        middle = (low + high) // 2
+        before = tl.load(tiles + middle) <= tile
+        low = tl.where(before, middle, low)
+        high = tl.where(before, high, middle)
+    words = features + 5 * low
+    within = place - tl.load(tiles + low) * TILE
     return words, tl.load(words + 1) + within, within < tl.load(words + 2)
 
 
@@ -60,13 +80,21 @@ def own(
     SPARE: tl.constexpr,
     MASKED: tl.constexpr,
     ORDERED: tl.constexpr,
+    SAMPLED: tl.constexpr,
+    TILE: tl.constexpr,
 ):
     """Kernel: the owner of each id's key; owners are numbered as they come, unless ORDERED.
+
+    SAMPLED: one program, for a sample of all ids alone, so that frequent keys have the first numbers.
+    tiles: of TILE ids.
 
     slots: int64 [num_slots], at least twice N.   spare: int64 [SPARE], zeros.   num_bits: of the hash in a slot.
     owners: int32 [N], written.   numbers: int32 [N], written where an id owns its key.   found: int32 [1], 0 before.
     """
-    words, at, live = tile_of(features, tiles, num, BLOCK)
+    if SAMPLED:
+        words, at, live = sample_of(features, tiles, num, BLOCK, TILE)
+    else:
+        words, at, live = tile_of(features, tiles, num, BLOCK)
     table = tl.load(words)
     id_ = tl.load(values + at, mask=live, other=0)
     h = hash_of(unsigned(tl.load(words + 3)), id_)
@@ -140,23 +168,6 @@ def list_keys(values, features, tiles, num, owners, numbers, hashes, tables, ids
     put_key(hashes, tables, ids, counts, u, hash_of(unsigned(tl.load(words + 3)), id_), tl.load(words), id_, owns)
 
 
-@jit
-def add_frequent(counts, u, live, FEW: tl.constexpr, BINS: tl.constexpr):
-    """Count keys that occur more than FEW times in a program, one after the other; gives what is left."""
-    going = any_lane(live)
-    while going:
-        bins = tl.histogram(u & (BINS - 1), BINS, mask=live)
-        most = greatest(bins)
-        going = most > FEW
-        if going:
-            fullest = greatest(tl.where(bins == most, tl.arange(0, BINS), -1))
-            key = greatest(tl.where(live & ((u & (BINS - 1)) == fullest), u, -1))
-            alike = live & (u == key)
-            tl.atomic_add(counts + key, total(alike.to(tl.int32)), sem="relaxed")
-            live = live & ~alike
-    return live
-
-
 @kernel
 def settle(
     features,
@@ -166,14 +177,13 @@ def settle(
     numbers,
     counts,
     BLOCK: tl.constexpr,
+    FIRST: tl.constexpr,
     COUNTED: tl.constexpr,
-    FEW: tl.constexpr,
-    BINS: tl.constexpr,
 ):
     """Kernel: owners in `inverse` become the numbers of their keys; ids that own none are counted.
 
-    What is frequent in a program is counted there before it is added: the first COUNTED keys together, as those came
-    first are often frequent; then what occurs more than FEW times.
+    The frequent keys have the first numbers, and are counted in a program before they are added: the FIRST one by one,
+    those up to COUNTED in bins, which are slow where one is filled by many.
     """
     words, at, live = tile_of(features, tiles, num, BLOCK)
     owner = tl.load(inverse + at, mask=live, other=0)
@@ -181,12 +191,18 @@ def settle(
     tl.store(inverse + at, u, mask=live)
     repeats = live & (owner != at + tl.load(words + 4))
     if any_lane(repeats):
-        low = repeats & (u < COUNTED)
-        often = tl.histogram(u, COUNTED, mask=low)
-        key = tl.arange(0, COUNTED)
-        tl.atomic_add(counts + key, often, mask=often > 0, sem="relaxed")
-        rest = add_frequent(counts, u, repeats & ~low, FEW, BINS)
-        tl.atomic_add(counts + u, at.to(tl.int32) * 0 + 1, mask=rest, sem="relaxed")
+        k = tl.arange(0, FIRST)
+        first = repeats & (u < FIRST)
+        if any_lane(first):
+            alike = (u[:, None] == k[None, :]) & first[:, None]
+            often = tl.reduce(alike.to(tl.int32), 0, tl.standard._sum_combine)
+            tl.atomic_add(counts + k, often, mask=often > 0, sem="relaxed")
+        low = repeats & ~first & (u < COUNTED)
+        if any_lane(low):
+            often = tl.histogram(u, COUNTED, mask=low)
+            key = tl.arange(0, COUNTED)
+            tl.atomic_add(counts + key, often, mask=often > 0, sem="relaxed")
+        tl.atomic_add(counts + u, at.to(tl.int32) * 0 + 1, mask=repeats & ~first & ~low, sem="relaxed")
 
 
 @kernel

@@ -77,7 +77,7 @@ def check_same(one: on_cpu.Store, other: Store) -> None:
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_a_store_changes_as_that_of_the_cpu(device: str, dtype: str) -> None:
-    @settings(max_examples=8 if device == "cpu" else 100)
+    @settings(max_examples=8 if device == "cpu" else 40)
     @given(CHANGES)
     def run(changes: list[tuple[bool, list[tuple[int, int]]]]) -> None:
         one, other = both(device, dtype=dtype)

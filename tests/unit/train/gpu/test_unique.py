@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from colonnade.train.gpu import unique as module
 from colonnade.train.gpu.module import CAPABILITIES, Kernels
-from colonnade.train.gpu.unique import BINS, BLOCK, COUNTED, COUNTING, FEATURES, FEW, SPARE, Unique
+from colonnade.train.gpu.unique import BLOCK, COUNTED, COUNTING, FEATURES, FIRST, SPARE, Unique
 from colonnade.train.initializers import Constant
 from colonnade.train.reduce.unique import reference
 from colonnade.train.tables.layout import Layout
@@ -53,7 +53,7 @@ def check(unique: Unique, features: list[tuple[int, list[int]]], hash_keys: tupl
 def test_keys_are_those_of_a_dictionary(device: str, ordered: bool) -> None:
     unique = Unique(torch.device(device), ordered=ordered)
 
-    @settings(max_examples=8 if device == "cpu" else 300)
+    @settings(max_examples=8 if device == "cpu" else 60)
     @given(CASES)
     def run(features: list[tuple[int, list[int]]]) -> None:
         check(unique, features)
@@ -80,11 +80,15 @@ def test_one_slot_for_all_keys(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_frequent_keys_are_counted_together(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "COUNTED", 16)
+def test_frequent_keys_come_first_and_are_counted_together(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("COUNTED", 16), ("FIRST", 2), ("LEAST_SAMPLED", 1), ("SAMPLE", 64)):
+        monkeypatch.setattr(module, name, value)
     unique = Unique(torch.device(device))
     rng = np.random.default_rng(0)
-    check(unique, [(0, list(range(40)) + [30] * 99 + [17] * 77 + rng.integers(0, 200, 300).tolist())])
+    often = list(range(40)) + [30] * 99 + [17] * 77 + rng.integers(0, 200, 300).tolist()
+    check(unique, [(1, []), (0, often), (2, [5]), (1, []), (0, [30] * 200), (2, [9, 5] * 40), (1, [])])
+    check(unique, [(0, [7])])
+    check(unique, [(1, []), (0, [])])
 
 
 @pytest.mark.gpu
@@ -116,11 +120,14 @@ def test_kernels_compile(capability: int) -> None:
     made = Kernels(["unique"], interpret=False)
     for ordered in (False, True):
         made.compiled(
-            "own", SIGNATURE, {"BLOCK": BLOCK, "SPARE": SPARE, "MASKED": True, "ORDERED": ordered}, capability
+            "own",
+            SIGNATURE,
+            {"BLOCK": BLOCK, "SPARE": SPARE, "MASKED": True, "ORDERED": ordered, "SAMPLED": not ordered, "TILE": BLOCK},
+            capability,
         )
     for name in ("earliest", "lead", "list_keys"):
         made.compiled(name, SIGNATURE, {"BLOCK": BLOCK}, capability)
-    counting = {"BLOCK": COUNTING, "COUNTED": COUNTED, "FEW": FEW, "BINS": BINS}
+    counting = {"BLOCK": COUNTING, "COUNTED": COUNTED, "FIRST": FIRST}
     made.compiled("settle", SIGNATURE, counting, capability)
     made.compiled(
         "describe",
