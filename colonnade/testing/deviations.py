@@ -100,6 +100,12 @@ DEVIATIONS = (
         "Python's tables are those of its own version; no other letter depends on what stands beside it",
     ),
     Deviation(
+        "the largest of what holds NaN",
+        "gives the largest k of numbers and NaN by comparisons that no NaN answers: their places decide",
+        "takes NaN for larger than all numbers",
+        "no answer is right, and this one is the same wherever the NaN stand",
+    ),
+    Deviation(
         "payloads of NaN",
         "gives a NaN whose bits depend on the machine",
         "gives a NaN",

@@ -98,8 +98,9 @@ def _ops_case(rng: Rng, number: int, tower: Tower, item: Input, draw: Mapping[st
 def _forms(item: Input) -> Sequence[str]:
     if item.separator:
         return ("bag",)
-    if item.form != "dense":
-        return _LOOKUPS[item.form]
+    if item.form != "dense":  # no float of an open width is missing
+        found = _LOOKUPS[item.form]
+        return [f for f in found if f != "bag"] if item.form == "open" and item.dtype.startswith("float") else found
     bags = () if item.dtype.startswith("float") else ("bag",)
     if item.width > 1:
         return ("rows", "rows", "one_hot", "sequence", *bags, *bags)

@@ -203,7 +203,7 @@ STEPS: Mapping[str, Step] = {
     "doubled": _doubled,
     "nested": _nested,
     "kept": lambda tf, x, rng: tf.where(x > 0.0, x, 0.25 * x),
-    "top_k": lambda tf, x, rng: tf.math.top_k(x, min(3, _width(x))).values,
+    "top_k": lambda tf, x, rng: tf.math.top_k(tf.where(tf.math.is_nan(x), 0.0, x), min(3, _width(x))).values,
     "stopped": lambda tf, x, rng: tf.stop_gradient(tf.identity(x)),
 }
 """A step by its name."""
