@@ -112,6 +112,25 @@ def scan_counted(tiles, marks, inner, offsets, size, count, bags, ITEMS: tl.cons
 
 
 @jit
+def is_bad(offsets, at, num, end, width, SPAN: tl.constexpr, BLOCK: tl.constexpr):
+    """Whether offsets do not go from 0 to `end`, or fall within SPAN rows from `at` on, or have another width.
+
+    width: elements of every row; -1: any number.
+    """
+    stop = tl.minimum(at + SPAN, num)
+    wrong = tl.full((BLOCK,), 0, tl.int32)
+    while at < stop:
+        row = at + tl.arange(0, BLOCK)
+        inside = row < stop
+        length = tl.load(offsets + row + 1, mask=inside, other=0) - tl.load(offsets + row, mask=inside, other=0)
+        wrong = wrong | (length < 0).to(tl.int32)
+        if width >= 0:
+            wrong = wrong | (inside & (length != width)).to(tl.int32)
+        at += BLOCK
+    return (greatest(wrong) > 0) | (tl.load(offsets) != 0) | (tl.load(offsets + num) != end)
+
+
+@jit
 def put_begins(table, num, out, begins, BLOCK: tl.constexpr):
     """Stores where the ids of each feature begin, and where the last end.
 

@@ -27,7 +27,8 @@ from colonnade.ops.truncate import Truncate
 
 ITEMS = 1024
 """Places of a tile."""
-CHECK_ITEMS = 1024
+CHECK_ITEMS = 4096
+"""Offsets that one program checks, in steps of ITEMS."""
 TEXT_ITEMS = 128
 """The same where strings are read, or digits made: that takes the registers of a thread for each."""
 SCAN_ITEMS = 1024
@@ -494,13 +495,10 @@ def _rises(plan: Plan, field: Field, memory: Memory, width: int | None, is_outer
     code = writer.code
     num, end = (writer.rows(), writer.bags(field)) if is_outer else (writer.bags(field), writer.count(field))
     offsets = writer.outer(field) if is_outer else writer.inner(field)
-    writer.lanes("b", f"{num} + 1", CHECK_ITEMS)
-    code.line(f"here = tl.load({offsets} + b, mask=live, other=0)")
-    code.line(f"after = tl.load({offsets} + b + 1, mask=b < {num}, other=0)")
-    code.line(f"bad = ((b == 0) & (here != 0)) | ((b == {num}) & (here != {end})) | ((b < {num}) & (after < here))")
-    if width is not None:
-        code.line(f"bad = bad | ((b < {num}) & (after - here != {code.parameter(width)}))")
-    _flag(writer)
+    expected = "-1" if width is None else code.parameter(width)
+    code.used.add("ragged")
+    rows = f"tile.to(tl.int64) * {CHECK_ITEMS}, {num}, {end}, {expected}, {CHECK_ITEMS}, {ITEMS}"
+    _flag(writer, f"is_bad({offsets}, {rows})")
     return made(writer, ROW_ENDS if is_outer else BAG_ENDS, field, CHECK_ITEMS)
 
 
@@ -509,16 +507,16 @@ def _agree(plan: Plan, first: Expr, other: Expr, memory: Memory, is_outer: bool)
     code = writer.code
     nums = (writer.rows(),) * 2 if is_outer else (writer.bags(first), writer.bags(other))
     offsets = [writer.outer(x) if is_outer else writer.inner(x) for x in (first, other)]
-    writer.lanes("b", f"{nums[0]} + 1", CHECK_ITEMS)
+    writer.lanes("b", f"{nums[0]} + 1", ITEMS)
     here, there = (
         code.let(f"tl.load({o} + b, mask=live & (b <= {n}), other=0)") for o, n in zip(offsets, nums, strict=True)
     )
     code.line(f"bad = ({here} != {there}) | ({nums[0]} != {nums[1]})")
-    _flag(writer)
-    return made(writer, ROW_ENDS if is_outer else BAG_ENDS, first, CHECK_ITEMS)
+    code.used.add("text")
+    _flag(writer, "any_lane(live & bad)")
+    return made(writer, ROW_ENDS if is_outer else BAG_ENDS, first, ITEMS)
 
 
-def _flag(writer: Writer) -> None:
-    writer.code.used.add("text")
+def _flag(writer: Writer, bad: str) -> None:
     flags = f"out + {writer.entry(w.FLAGS)} + program"
-    writer.code.line(f"tl.store({flags}, any_lane(live & bad).to(tl.int64))")
+    writer.code.line(f"tl.store({flags}, ({bad}).to(tl.int64))")
