@@ -33,6 +33,8 @@ TEXT_ITEMS = 128
 """The same where strings are read, or digits made: that takes the registers of a thread for each."""
 SCAN_ITEMS = 1024
 """Rows of a step of the programs that go over all of them."""
+CHOICE_ITEMS = 512
+"""The same of choices: each reads an element of every operand."""
 HEAVY = ("hash_decimal", "sip_decimal")
 
 COUNTS, BAG_ENDS, ROW_ENDS, ONE = "counts", "bag ends", "row ends", "one"
@@ -229,7 +231,7 @@ def _filled_up(writer: Writer, node: Apply, element: Element) -> Element:
 
 
 def _choices(plan: Plan, node: Apply, expr: Expr, body: Body, memory: Memory) -> Unit:
-    items = items_of(plan, expr, *node.args)
+    items = min(CHOICE_ITEMS, items_of(plan, expr, *node.args))
     writer = Writer(plan, memory)
     code = writer.code
     with code.block(f"if tile * {items} < {writer.count(node)}:"):
