@@ -235,6 +235,7 @@ def measure(name: str, interpret: bool = False) -> dict[str, Any] | None:
         "launches": sum(n for k, n in kernels.items() if not k.startswith(COPIES)),
         "copies": sum(n for k, n in kernels.items() if k.startswith(COPIES)),
         "whole_us": round(1e6 * whole, 1), "put_us": round(1e6 * put, 1), "first_call_s": round(first, 2),
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else "none",
         **machine(), "commit": commit(), "versions": versions(),
     }  # fmt: skip
 

@@ -77,6 +77,7 @@ class GpuTransform:
         self.features = features
         self.device = torch.device("cpu") if interpret else accelerator.device()
         self._kept: list[torch.Tensor] = []
+        self._memo: dict[Expr, Traits] = {}
         self._specs = features.read
         outputs = [self._output(f) for f in features.features]
         self.plan = make_plan(outputs, {s.name: s.dtype for s in self._specs}, self._traits)
@@ -99,8 +100,12 @@ class GpuTransform:
         return self._kept[-1].data_ptr()
 
     def _traits(self, expr: Expr) -> Traits:
-        known = self.features.known(expr)
-        return Traits(known.elements, known.rows.levels, known.rows.width, known.weighted)
+        found = self._memo.get(expr)
+        if found is None:
+            known = self.features.known(expr)
+            found = Traits(known.elements, known.rows.levels, known.rows.width, known.weighted)
+            self._memo[expr] = found
+        return found
 
     def _output(self, feature: Feature) -> Output:
         known = self.features.known(feature.expr)

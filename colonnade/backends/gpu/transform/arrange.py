@@ -79,9 +79,15 @@ class Arranger:
         self.plan = plan
         self.launches = launches
         self._numbers = {e: k for k, e in enumerate(plan.values)}
+        read = {*(o.expr for o in plan.outputs), *(a for n in plan.nodes for a in n.args)}
+        self._roots = {e: self._numbers[root_of(e)] for e in read}
+        self._output_roots = np.array([self._roots[o.expr] for o in plan.outputs], np.int64)
+        self._is_integer = np.array([o.kind == IDS for o in plan.outputs], bool)
+        self._others = [(k, o) for k, o in enumerate(plan.outputs) if o.kind != IDS or o.own_weights]
+        self._widths = {k: plan.traits(o.expr).width or 0 for k, o in self._others}
         self._first_output = w.FIRST_VALUE + w.VALUE_WORDS * len(self._numbers)
         self._end = self._first_output + w.OUTPUT_WORDS * len(plan.outputs)
-        self._integers = sum(o.kind == IDS for o in plan.outputs)
+        self._integers = int(self._is_integer.sum())
         self._extents = [self._extent_places(x) for x in launches.launches]
 
     def _extent_places(self, launch: Launch) -> Words:
@@ -102,7 +108,7 @@ class Arranger:
 
         known: how many elements nodes had that only the data decide.   Errors: FeedError on too many elements.
         """
-        sizes = _Sizes(self.plan, self._numbers, [*counts], [*bags], rows, known)
+        sizes = _Sizes(self.plan, self._numbers, self._roots, [*counts], [*bags], rows, known)
         if max([rows, *sizes.counts, *sizes.bags]) >= MOST - (1 << 12):
             raise _too_many(rows)
         words = np.zeros(self._end, np.int64)
@@ -137,9 +143,8 @@ class Arranger:
 
     def _num_flags(self, quantities: Words) -> int:
         """Programs that check offsets: the first of the last launch."""
-        checks = self.launches.launches[-1].units[: self.launches.num_checks]
-        places = self._extents[-1][: len(checks)]
-        return sum(-(-int(quantities[k]) // x.extent.items) for k, x in zip(places, checks, strict=True))
+        num = self.launches.num_checks
+        return int(self.launches.launches[-1].tiles(quantities[self._extents[-1]])[:num].sum())
 
     def _node(
         self, node: Apply, sizes: _Sizes, row: Words, out: _Room, work: _Room, spans: tuple[dict[int, Span], ...]
@@ -159,7 +164,7 @@ class Arranger:
             if traits.weighted:
                 row[w.WEIGHTS] = work.take(count, 4).begin
         if node.op.name in ("keep", "split"):
-            elements = sizes.counts[self._numbers[root_of(node.args[0])]]
+            elements = sizes.counts[self._roots[node.args[0]]]
             row[w.MARKS] = work.take(elements, 4).begin
             row[w.TILES] = work.take(-(-elements // items_counted(plan, node)), 4).begin
             return
@@ -169,16 +174,15 @@ class Arranger:
             row[w.STARTS] = work.take(bags, 4).begin
 
     def _outputs(self, sizes: _Sizes, words: Words, out: _Room) -> tuple[dict[int, Span], dict[int, Span], Span]:
-        plan = self.plan
-        counts = [sizes.counts[self._numbers[root_of(o.expr)]] for o in plan.outputs]
-        ids = out.take(sum(n for n, o in zip(counts, plan.outputs, strict=True) if o.kind == IDS), 8)
+        counts = np.array(sizes.counts, np.int64)[self._output_roots]
+        ids = out.take(int(counts[self._is_integer].sum()), 8)
         values: dict[int, Span] = {}
         weights: dict[int, Span] = {}
         table = words[self._first_output :].reshape(-1, w.OUTPUT_WORDS)
-        for k, (output, count) in enumerate(zip(plan.outputs, counts, strict=True)):
+        for k, output in self._others:
+            count = int(counts[k])
             if output.kind != IDS:
-                width = plan.traits(output.expr).width or 0
-                most = max(count, sizes.rows * width) if output.kind == DENSE else count
+                most = max(count, sizes.rows * self._widths[k]) if output.kind == DENSE else count
                 values[k] = out.take(most, 8 if output.kind == FLOAT64 else 4)
                 table[k, w.BEGIN] = values[k].begin
             if output.own_weights:
@@ -200,17 +204,14 @@ class _Sizes:
     """The most elements, and rows or lists, that each value can have."""
 
     def __init__(
-        self, plan: Plan, numbers: Mapping[Expr, int], counts: list[int], bags: list[int], rows: int,
-        known: Mapping[Expr, int],
+        self, plan: Plan, numbers: Mapping[Expr, int], roots: Mapping[Expr, int], counts: list[int],
+        bags: list[int], rows: int, known: Mapping[Expr, int],
     ) -> None:  # fmt: skip
         self.counts, self.bags, self.rows = counts, bags, rows
-        self._plan, self._numbers, self._known = plan, numbers, known
+        self._plan, self._numbers, self._roots, self._known = plan, numbers, roots, known
         for node in plan.nodes:
             self.bags.append(self._bags(node))
             self.counts.append(self._count(node))
-
-    def _of(self, expr: Expr) -> int:
-        return self.counts[self._numbers[root_of(expr)]]
 
     def _bags(self, node: Apply) -> int:
         lists = rows_of(node)
@@ -221,13 +222,13 @@ class _Sizes:
             return self.bags[self._numbers[lists]]
         if not lists_truncated(node, self._plan.traits):
             return self.rows
-        have = self.bags[self._numbers[root_of(node.args[0])]]
+        have = self.bags[self._roots[node.args[0]]]
         most = self.rows * int(node.op.length)
         return most if node.op.padded else min(have, most)
 
     def _count(self, node: Apply) -> int:
         name, op = node.op.name, node.op
-        counts = [self._of(a) for a in node.args]
+        counts = [self.counts[self._roots[a]] for a in node.args]
         if name == "keep":
             return counts[0]
         if isinstance(op, Truncate):

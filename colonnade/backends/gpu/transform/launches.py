@@ -51,11 +51,16 @@ class Launch:
     def _items(self) -> Words:
         return np.array([x.extent.items for x in self.units], np.int64)
 
+    def tiles(self, extents: Words) -> Words:
+        """The programs of each unit, given how many places it has."""
+        found: Words = -(-(np.maximum(extents, 1) if self.scans else extents) // self._items)
+        return found
+
     def programs(self, extents: Words) -> Words:
         """A word a program, given how many places each unit has."""
         if not self.units:
             return np.full(int(self.ends_scans), (1 << w.KIND_BITS) - 1, np.int64)
-        tiles = -(-(np.maximum(extents, 1) if self.scans else extents) // self._items)
+        tiles = self.tiles(extents)
         ends = np.cumsum(tiles)
         numbers = np.arange(int(ends[-1])) - np.repeat(ends - tiles, tiles)
         words: Words = np.repeat(self._bases, tiles) | numbers << (w.KIND_BITS + w.PLACE_BITS)
