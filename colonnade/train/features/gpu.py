@@ -35,7 +35,7 @@ from colonnade.config import settings
 from colonnade.core.expr import Apply, Expr
 from colonnade.core.ragged import Ragged
 from colonnade.core.strings import Strings
-from colonnade.errors import ConsistencyError
+from colonnade.errors import ConsistencyError, OptionError
 from colonnade.frontends.feature import Feature
 from colonnade.frontends.feature_set import FeatureSet
 from colonnade.ops.cast import BOUNDS
@@ -194,8 +194,13 @@ class GpuTransform:
     def enqueue(self, batch: DeviceBatch, out: torch.Tensor) -> None:
         """Enqueue all launches for a batch. out: int64, of `arranged.out_bytes`.
 
-        Facts: nothing is allocated, so that a CUDA graph can capture it, once a call has made room for such a batch.
+        Facts: nothing is allocated, so that a CUDA graph can capture it.
+        Errors: OptionError where no call has made room for such a batch.
         """
+        room = 8 * self._work.numel(), 8 * out.numel()
+        wanted = batch.arranged.work_bytes, batch.arranged.out_bytes
+        if room[0] < wanted[0] or room[1] < wanted[1]:
+            raise OptionError("too little room for a batch", got=f"{room} bytes", want=f"{wanted}", help="call it once")
         on_device = torch.cuda.device(self.device) if self.device.type == "cuda" else nullcontext()
         with on_device, np.errstate(all="ignore"):  # numpy, which the interpreter computes with, warns
             for kernel, (first, grid) in zip(self._kernels, batch.arranged.grids, strict=True):

@@ -133,7 +133,8 @@ def _kept(plan: Plan, node: Apply, expr: Expr, body: Body, memory: Memory) -> Un
     source, counted = root_of(x), items_counted(plan, node)
     writer, items = Writer(plan, memory), min(counted, items_of(plan, expr, x))
     _marked(writer, node, source, items, counted)
-    writer.code.line("live = live & ((mark & 1) != 0)")
+    # The last of these holds of whatever `scan` left there: nothing is written outside the node's memory.
+    writer.code.line(f"live = live & ((mark & 1) != 0) & (j >= 0) & (j < {writer.count(node)})")
     body(writer, {node: Elements(writer, "e", source).element(x)}, "j")
     return made(writer, COUNTS, source, items)
 
@@ -158,7 +159,7 @@ def _tokens(plan: Plan, node: Apply, expr: Expr, body: Body, memory: Memory) -> 
     with code.block("while any_lane(live):"):
         code.line(f"stop = {find}")
         code.line("going = live")
-        code.line(f"live = live & (j < {writer.count(node)})")
+        code.line(f"live = live & (j >= 0) & (j < {writer.count(node)})")
         token = Element(Text("at", "(stop - at)", element.value.data), element.weight)
         body(writer, {node: token}, "j")
         code.line("j += 1")

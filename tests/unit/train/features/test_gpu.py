@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from colonnade.backends.gpu.check import CAPABILITIES, compiled_kernel
 from colonnade.backends.gpu.transform.launches import OPTIONS, SIGNATURE
@@ -232,6 +233,29 @@ def test_a_batch_that_does_not_fit(interpret: bool) -> None:
     with pytest.raises(FeedError) as e:
         transform({**apart, "i": 3, "j": apart["j"].values, "x": apart["x"][:3]})
     assert all(name in e.value.got for name in ("'i'", "'j'"))
+
+
+@pytest.fixture(scope="module")
+def whole_rows(interpret: bool) -> GpuTransform:
+    made = [
+        Feature.cross("c", "j", "i"),
+        Feature.combine("b", "j", "j"),
+        Feature("j").truncate(2),
+        Feature("l").truncate(1, "last", 0).drop([1]),
+        Feature("t").split(",").hash_bytes(),
+    ]
+    return GpuTransform(FeatureSet(made, FIELDS), interpret=interpret)
+
+
+@settings(max_examples=12)
+@given(numbers=st.lists(st.sampled_from((-(2**62), -1, 0, 1, 2, 3, 9, 2**33, 2**62)), min_size=6, max_size=6))
+def test_offsets_of_any_kind_touch_nothing_else(whole_rows: GpuTransform, numbers: list[int]) -> None:
+    given_, ends = batch(5), torch.tensor(numbers)
+    for name in "jilt":
+        x = given_[name]
+        given_[name] = Ragged(x.values, (ends, *x.offsets[1:]), x.weights)
+    with pytest.raises(FeedError, match="has offsets"):
+        whole_rows(given_).wait()
 
 
 def test_operands_of_other_rows_are_refused(interpret: bool) -> None:
