@@ -83,6 +83,8 @@ class Torch:
         total = torch.nn.functional.embedding_bag(
             numbers, table, ids.offsets[0][:-1], mode="sum", sparse=True, per_sample_weights=ids.weights
         )
+        if mode == "sum":
+            return total
         ends = torch.cat([torch.zeros(1), ids.weights.double().cumsum(0)])[ids.offsets[0]]
         return torch.nan_to_num(total / ends.diff().float()[:, None])
 
