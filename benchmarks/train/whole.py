@@ -27,7 +27,8 @@ from colonnade.train.optimizers import Adagrad, Optimizer, Sgd
 from colonnade.train.ragged_rows import RaggedRows
 
 Batch = Mapping[str, Any]
-RATE = 0.01
+RATE, START = 0.01, 0.1
+"""START: of sums of squares. From 0, a first step would go by the sign of sums that are rounded differently."""
 NUM_BATCHES = 3
 
 
@@ -62,8 +63,10 @@ class Torch:
         self.numbers = [
             {f.name: torch.searchsorted(self.ids[_table(f)], x[f.name].values) for f in self.embedded} for x in found
         ]
-        kind = torch.optim.SGD if isinstance(optimizer, Sgd) else torch.optim.Adagrad
-        self.optimizer = kind(list(self.tables.values()), lr=RATE)
+        tables = list(self.tables.values())
+        self.optimizer: torch.optim.Optimizer = torch.optim.SGD(tables, lr=RATE)
+        if isinstance(optimizer, Adagrad):
+            self.optimizer = torch.optim.Adagrad(tables, lr=RATE, initial_accumulator_value=START)
 
     def _numbers(self, feature: Feature, ids: Ragged) -> torch.Tensor:
         return torch.searchsorted(self.ids[_table(feature)], ids.values)
@@ -181,9 +184,10 @@ def published(name: str) -> Sides:
     """A workload of published size: Adagrad."""
     size = workload(name)
     features = features_of(size)
-    return sides(features, [batch_of(features, size.batch, seed) for seed in range(NUM_BATCHES)], Adagrad(RATE))
+    return sides(features, [batch_of(features, size.batch, seed) for seed in range(NUM_BATCHES)], ADAGRAD)
 
 
+ADAGRAD = Adagrad(RATE, initial_accumulator_value=START)
 WHOLE: dict[str, Callable[[], Sides]] = {
     "tables1000": thousand,
     "ad": lambda: published("ad"),
