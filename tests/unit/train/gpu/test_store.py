@@ -187,14 +187,15 @@ def test_slots_of_removed_rows_are_used_again(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_too_much_memory_is_refused_before_anything_changes(device: str) -> None:
-    _, other = both(device, budget=Budget(7_000_000))
+def test_too_much_memory_is_refused_before_anything_changes(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK_BYTES", 1 << 12)
+    _, other = both(device, budget=Budget(40_000))
     keys = other.keys(0, torch.arange(200))
     rows = other.find(keys)
     other.insert(keys, rows)
     used, size = other.budget.used, other.bytes
-    more = other.keys(1, torch.arange(200_000))
-    others = torch.full((200_000,), -1, device=device)
+    more = other.keys(1, torch.arange(1000))
+    others = torch.full((1000,), -1, device=device)
     with pytest.raises(BudgetError, match="more memory than they may"):
         other.insert(more, others)
     assert bool((others == -1).all()) and (other.budget.used, other.bytes, other.num_rows) == (used, size, 200)
