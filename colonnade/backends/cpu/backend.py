@@ -134,14 +134,15 @@ class CpuColumns:
         """
         if packed.rows == 0 or self._blocks == 0:
             return None
-        call = self._call()
+        call, begun = self._call(), None
         try:
             self._place(packed, out, call)
             has_helpers = self._compiled.begin(call.address, POOL.address, self._plan(packed, call.words))
-        except BaseException:
-            self._calls.append(call)
-            raise
-        return Begun(self, call, has_helpers, (packed, out))
+            begun = Begun(self, call, has_helpers, (packed, out))
+        finally:
+            if begun is None:
+                self._calls.append(call)
+        return begun
 
     def end(self, call: _Call, has_helpers: int) -> int:
         """Do what is left of a call that was begun."""
