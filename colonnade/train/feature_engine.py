@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -22,8 +22,8 @@ from colonnade.ir.program import Program, Weights
 from colonnade.ir.text import consts_of
 from colonnade.train import feature_tables
 from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature, problems
-from colonnade.train.features.fused import FusedTransform, LookedUp
-from colonnade.train.features.transformed import Transformed
+from colonnade.train.features.fused import FusedTransform
+from colonnade.train.features.transformed import LookedUp, Transformed
 from colonnade.train.gradients import GradientPolicy
 from colonnade.train.ids import MOST_IDS, PackedIds, elements_of
 from colonnade.train.initializers import Initializer
@@ -31,13 +31,17 @@ from colonnade.train.optimizers import Optimizer
 from colonnade.train.ragged_rows import RaggedRows
 from colonnade.train.table_config import TableConfig
 
+if TYPE_CHECKING:  # a module of Triton, which a CPU does without
+    from colonnade.train.features.gpu import DeviceBatch, GpuTransform
+
 
 class FeatureEngine(torch.nn.Module):
     """Transforms the fields of a batch, and looks up and pools what the features declare.
 
     outputs: by name, the features whose rows and numbers are concatenated (None: one output a feature, of its name).
     tables: whole configurations, by name, of tables of which more is to be said than features do.
-    optimizer, initializer: of tables that say none.   others: as of `EmbeddingEngine`.
+    optimizer, initializer: of tables that say none.   transform_device: where fields are transformed, "cpu" or None:
+    where outputs lie.   others: as of `EmbeddingEngine`.
     Errors: OptionError that lists all that does not fit together.
     """
 
@@ -53,15 +57,18 @@ class FeatureEngine(torch.nn.Module):
         gradients: GradientPolicy | None = None,
         budget: int | None = None,
         evict_every: int = 0,
+        transform_device: str | None = None,
     ) -> None:
         super().__init__()
-        self.features = features
+        self.features, self.transform_device = features, transform_device
         self._by_name = {f.name: f for f in features.features}
         given = [f.name for f in features.features if f.embedding is not None or f.is_dense]
         self.outputs = {name: (name,) for name in given} if outputs is None else dict(outputs)
         usual = feature_tables.Usual.of(optimizer, initializer)
         configs, wrong = feature_tables.configs(features, tables or {}, usual)
         wrong += self._problems()
+        if transform_device not in (None, "cpu"):
+            wrong.append(f"transform_device {transform_device!r}, want 'cpu', or None: where outputs lie")
         looked_up = [] if wrong else self._looked_up(configs)
         pooled = {
             name: kept for name, names in self.outputs.items() if (kept := [n for n in names if self._embedding(n)])
@@ -70,6 +77,7 @@ class FeatureEngine(torch.nn.Module):
         if wrong:
             raise OptionError("features and tables that do not fit together", got=listed(wrong))
         self.transform = FusedTransform(features)
+        self._on_device: GpuTransform | None = None
         self.embedding = EmbeddingEngine(
             looked_up, pooled, seed=seed, gradients=gradients, budget=budget, evict_every=evict_every
         )
@@ -139,18 +147,34 @@ class FeatureEngine(torch.nn.Module):
         )
 
     # --- forward ----------------------------------------------------------------------------------------------------
-    def forward(self, batch: Mapping[str, Any] | Transformed) -> dict[str, Any]:
+    def forward(self, batch: Mapping[str, Any] | Transformed | DeviceBatch) -> dict[str, Any]:
         """The outputs by name: `[B, W]`; of a sequence `[B, L, D]` or `RaggedRows`; of a tile `[B, L D]`.
 
-        batch: the fields, or what `transform` made of them.
-        Errors: FeedError that lists every field that does not fit; BudgetError.
+        batch: the fields, what `device_transform().put` brought to the device of them, or what a transform made.
+        Errors: FeedError that lists every field that does not fit; BudgetError; as of `device_transform`.
         """
+        on_device = None if isinstance(batch, Transformed) else self.device_transform()
         if isinstance(batch, Transformed):
             packed, found = self._packed(batch), batch
+        elif on_device is not None:
+            packed, found = on_device.packed(batch, self._wanted)
         else:
-            packed, found = self.transform.packed(batch, self._wanted)
+            packed, found = self.transform.packed(cast(Mapping[str, Any], batch), self._wanted)
         rows = self.embedding.lookup(packed)
         return {name: self._output(name, names, rows, found) for name, names in self.outputs.items()}
+
+    def device_transform(self) -> GpuTransform | None:
+        """The transform on the device where outputs lie; None where fields are transformed on the CPU.
+
+        Errors: FeatureError that lists every feature that cannot be computed there.
+        """
+        if self.transform_device == "cpu" or self.embedding.output_device.type == "cpu":
+            return None
+        if self._on_device is None:
+            from colonnade.train.features.gpu import GpuTransform
+
+            self._on_device = GpuTransform(self.features)
+        return self._on_device
 
     def _packed(self, found: Transformed) -> PackedIds:
         """The ids where the transform has put them. Errors: FeedError where they are too many."""
@@ -159,7 +183,8 @@ class FeatureEngine(torch.nn.Module):
         given = [found.sparse[f.name] for f in self.embedding.features]
         first = found.ids.storage_offset()
         starts = [x.values.storage_offset() - first if len(x.values) else 0 for x in given]
-        offsets = torch.stack([elements_of(x) for x in given]).add_(torch.tensor(starts)[:, None])
+        device = found.ids.device
+        offsets = torch.stack([elements_of(x) for x in given]).add_(torch.tensor(starts, device=device)[:, None])
         weighted = tuple(x.weights is not None for x in given)
         weights = _weights(given, starts, len(found.ids)) if any(weighted) else None
         lists = {
@@ -217,7 +242,7 @@ class FeatureEngine(torch.nn.Module):
 
 
 def _weights(given: Sequence[Ragged], starts: Sequence[int], count: int) -> torch.Tensor:
-    made = torch.ones(count)
+    made = torch.ones(count, device=given[0].values.device)
     for x, start in zip(given, starts, strict=True):
         if x.weights is not None:
             made[start : start + len(x.weights)] = x.weights

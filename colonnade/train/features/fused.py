@@ -28,7 +28,7 @@ from colonnade.ops.cast import BOUNDS, Cast
 from colonnade.train.compiled import LOOPS
 from colonnade.train.features.placed import Placed, Placer
 from colonnade.train.features.reference import ReferenceTransform
-from colonnade.train.features.transformed import Transformed, views_of
+from colonnade.train.features.transformed import LookedUp, Transformed, views_of
 from colonnade.train.ids import MOST_IDS, PackedIds
 from colonnade.train.loops import join
 
@@ -46,17 +46,6 @@ class _Room:
 
     sizes: list[int] = field(default_factory=lambda: [LEAST_ROOM] * t.NUM_ARENAS)
     temp: Array = field(default_factory=lambda: np.empty(LEAST_ROOM, np.uint8))
-
-
-@dataclass(frozen=True)
-class LookedUp:
-    """What an engine takes of a transform. numbers: int64 [F], the features that it looks up.   lists: which of these
-    have lists that are pooled one by one, by their place among them.   wanted: the features that it reads besides.
-    """
-
-    numbers: npt.NDArray[np.int64]
-    lists: tuple[int, ...]
-    wanted: tuple[int, ...]
 
 
 @dataclass(frozen=True)

@@ -41,10 +41,12 @@ from colonnade.frontends.feature_set import FeatureSet
 from colonnade.ops.cast import BOUNDS
 from colonnade.ops.weigh import Weigh
 from colonnade.train.features.device_batch import DeviceStrings, Held, Packing, has_offsets, held_apart
+from colonnade.train.features.device_join import Join
 from colonnade.train.features.device_views import Views
 from colonnade.train.features.placed import Placer
 from colonnade.train.features.reference import ReferenceTransform
-from colonnade.train.features.transformed import Transformed
+from colonnade.train.features.transformed import LookedUp, Transformed
+from colonnade.train.ids import PackedIds
 
 Array = npt.NDArray[Any]
 SLACK = 1.125
@@ -92,6 +94,7 @@ class GpuTransform:
         self._ends: dict[tuple[int, int], torch.Tensor] = {}
         self._work = torch.zeros(2, dtype=torch.int64, device=self.device)
         self._last: tuple[Array, torch.Tensor] | None = None
+        self._join: tuple[LookedUp, Join] | None = None
 
     def _place(self, array: Array) -> int:
         """A copy on the device; its address."""
@@ -210,6 +213,24 @@ class GpuTransform:
     # --- the result -------------------------------------------------------------------------------------------------
     def finish(self, batch: DeviceBatch, out: torch.Tensor) -> Transformed:
         """Wait for the device; the features of a batch, or what is wrong with it."""
+        return self._views.of(*self._settled(batch, out))
+
+    def packed(self, batch: Mapping[str, Any] | DeviceBatch, looked_up: LookedUp) -> tuple[PackedIds, Transformed]:
+        """The ids of embedded features as they are looked up, and what else is wanted of the batch; waits.
+
+        Errors: FeedError that lists every field that does not fit, or ids that are too many; ShapeError.
+        """
+        transformed = self(batch)
+        found = self._settled(transformed.batch, transformed.out)
+        if self._join is None or self._join[0] is not looked_up:
+            self._join = looked_up, Join(self._views, looked_up)
+        return self._join[1].of(*found), self._views.of(*found, looked_up.wanted)
+
+    def _settled(self, batch: DeviceBatch, out: torch.Tensor) -> tuple[Held, Arranged, torch.Tensor, Array]:
+        """Wait for the device, and launch again where there was too little room: what views are made of.
+
+        Errors: what is wrong with the batch.
+        """
         while True:
             arranged = batch.arranged
             num = 2 * len(self.plan.nodes)
@@ -219,7 +240,7 @@ class GpuTransform:
             found: dict[Expr, int] = dict(zip(self.plan.nodes, head[0:num:2].tolist(), strict=True))
             first = len(self._specs)
             if all(n <= arranged.counts[first + k] for k, n in enumerate(found.values())):
-                return self._views.of(batch.held, arranged, out, head[:num].reshape(-1, 2))
+                return batch.held, arranged, out, head[:num].reshape(-1, 2)
             for node, count in found.items():
                 self._known[node] = max(self._known.get(node, 0), int(SLACK * count))
             batch = self._with_header(batch.source, batch.held)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+import numpy.typing as npt
 import torch
 
 from colonnade.core.ragged import Ragged
@@ -26,6 +28,17 @@ class Transformed:
     sparse: Mapping[str, Ragged]
     dense: Mapping[str, torch.Tensor]
     ids: torch.Tensor
+
+
+@dataclass(frozen=True)
+class LookedUp:
+    """What an engine takes of a transform. numbers: int64 [F], the features that it looks up.   lists: which of these
+    have lists that are pooled one by one, by their place among them.   wanted: the features that it reads besides.
+    """
+
+    numbers: npt.NDArray[np.int64]
+    lists: tuple[int, ...]
+    wanted: tuple[int, ...]
 
 
 def joined(rows: int, sparse: Mapping[str, Ragged], dense: Mapping[str, torch.Tensor]) -> Transformed:

@@ -26,9 +26,11 @@ from colonnade.ops.bucketize import Bucketize
 from colonnade.testing.strategies_feature import FeatureCase, feature_cases
 from colonnade.testing.workloads import Workload, batch_of, features_of
 from colonnade.train.features.device_batch import DeviceStrings
+from colonnade.train.features.fused import FusedTransform
 from colonnade.train.features.gpu import GpuTransform
 from colonnade.train.features.reference import ReferenceTransform
-from colonnade.train.features.transformed import Transformed
+from colonnade.train.features.transformed import LookedUp, Transformed
+from colonnade.train.ids import PackedIds
 
 SMALL = (0, 1, 3, 7)
 
@@ -96,6 +98,58 @@ def test_all_features_on_a_device(case: FeatureCase) -> None:
     assert_same(transform(case.batch).wait(), want)
     if features.read:
         assert_same(transform(on_device(case.batch, features, transform.device)).wait(), want)
+
+
+def assert_same_ids(got: PackedIds, want: PackedIds) -> None:
+    assert got.weighted == want.weighted and (got.weights is None) == (want.weights is None)
+    pairs = [
+        (got.values, want.values),
+        (got.offsets, want.offsets),
+        *((got.lists[f], x) for f, x in want.lists.items()),
+    ]
+    if got.weights is not None and want.weights is not None:
+        used = want.offsets.numpy()[:, [0, -1]].tolist()
+        pairs += [(got.weights[a:b], want.weights[a:b]) for a, b in used]
+    for a, b in pairs:
+        np.testing.assert_array_equal(a.cpu().numpy(), b.numpy())
+    assert set(got.lists) == set(want.lists)
+
+
+def looked_up_of(features: FeatureSet, seed: int) -> LookedUp:
+    """Some of the integer features, in the features' order, and some more features as they are."""
+    rng = np.random.default_rng(seed)
+    known = [features.known(f.expr) for f in features.features]
+    integers = [
+        k for k, x in enumerate(known) if x.elements.dtype in ("int32", "int64") and not features.features[k].is_dense
+    ]
+    numbers = [k for k in integers if rng.random() < 0.8]
+    lists = tuple(f for f, k in enumerate(numbers) if known[k].rows.levels == 2 and rng.random() < 0.8)
+    wanted = tuple(k for k in range(len(known)) if rng.random() < 0.3)
+    return LookedUp(np.array(numbers, np.int64), lists, wanted)
+
+
+@settings(max_examples=30)
+@given(case=feature_cases(max_features=3, rows=SMALL), seed=st.integers(0, 99))
+def test_ids_are_packed_as_on_the_cpu(case: FeatureCase, seed: int) -> None:
+    check_packed(case, seed, interpret=True)
+
+
+@pytest.mark.gpu
+@settings(max_examples=10)
+@given(case=feature_cases(), seed=st.integers(0, 99))
+def test_ids_are_packed_on_a_device(case: FeatureCase, seed: int) -> None:
+    check_packed(case, seed, interpret=False)
+
+
+def check_packed(case: FeatureCase, seed: int, *, interpret: bool) -> None:
+    features = without_strings(case.features)
+    looked_up = looked_up_of(features, seed)
+    want, other = FusedTransform(features).packed(case.batch, looked_up)
+    transform = GpuTransform(features, interpret=interpret)
+    for _ in range(2):
+        got, more = transform.packed(case.batch, looked_up)
+        assert_same_ids(got, want)
+        assert_same(more, other)
 
 
 FIELDS = (
