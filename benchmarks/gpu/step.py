@@ -29,7 +29,8 @@ from colonnade.testing.rows import Row
 from colonnade.testing.timing import Call, Timing
 from colonnade.testing.workloads import WORKLOADS, Workload, batch_of, features_of
 from colonnade.train.feature_engine import FeatureEngine
-from colonnade.train.features.gpu import GpuTransform
+from colonnade.train.features.transformed import Transformed
+from colonnade.train.ids import PackedIds
 from colonnade.train.initializers import Uniform
 from colonnade.train.optimizers import Adagrad
 
@@ -77,20 +78,22 @@ class _Ours:
             features, {OUTPUT: names}, optimizer=Adagrad(RATE, eps=EPS), initializer=Uniform(-0.05, 0.05)
         )
         self.engine = made.to(device)
-        self.on_device = device.type != "cpu"
-        transform = GpuTransform(features) if self.on_device else None
-        self.batches = [batch if transform is None else transform.put(batch) for batch in batches]
-        self._transform = transform
+        self._transform = self.engine.device_transform()
+        self.batches = [batch if self._transform is None else self._transform.put(batch) for batch in batches]
 
-    def transformed(self, k: int) -> Any:
-        """What a lookup begins with."""
+    def transformed(self, k: int) -> Transformed:
+        """All features of a batch, each by itself."""
         if self._transform is None:
             return self.engine.transform(self.batches[k])
         return self._transform(self.batches[k]).wait()
 
+    def packed(self, k: int) -> PackedIds:
+        """What a lookup begins with."""
+        return self.engine.packed(self.batches[k])[0]
+
     def forward(self, k: int) -> torch.Tensor:
         """`[B, W]`."""
-        found: torch.Tensor = self.engine(self.transformed(k))[OUTPUT]
+        found: torch.Tensor = self.engine(self.batches[k])[OUTPUT]
         return found
 
     def step(self, k: int, grad: torch.Tensor) -> None:
@@ -110,8 +113,8 @@ class _Ours:
             return made
 
         wait()
-        ids = timed_part("transform", lambda: self.transformed(k))
-        output = timed_part("lookup and pooling", lambda: self.engine(ids)[OUTPUT])
+        ids = timed_part("transform", lambda: self.packed(k))
+        output = timed_part("lookup and pooling", lambda: self.engine.embedding.lookup(ids)[OUTPUT])
         timed_part("backward", lambda: output.backward(grad))
         timed_part("update", self.engine.step)
         return found

@@ -153,15 +153,18 @@ class FeatureEngine(torch.nn.Module):
         batch: the fields, what `device_transform().put` brought to the device of them, or what a transform made.
         Errors: FeedError that lists every field that does not fit; BudgetError; as of `device_transform`.
         """
-        on_device = None if isinstance(batch, Transformed) else self.device_transform()
-        if isinstance(batch, Transformed):
-            packed, found = self._packed(batch), batch
-        elif on_device is not None:
-            packed, found = on_device.packed(batch, self._wanted)
-        else:
-            packed, found = self.transform.packed(cast(Mapping[str, Any], batch), self._wanted)
+        packed, found = self.packed(batch)
         rows = self.embedding.lookup(packed)
         return {name: self._output(name, names, rows, found) for name, names in self.outputs.items()}
+
+    def packed(self, batch: Mapping[str, Any] | Transformed | DeviceBatch) -> tuple[PackedIds, Transformed]:
+        """The ids that are looked up, and what else the outputs hold. Errors: FeedError; as of `device_transform`."""
+        if isinstance(batch, Transformed):
+            return self._packed(batch), batch
+        on_device = self.device_transform()
+        if on_device is not None:
+            return on_device.packed(batch, self._wanted)
+        return self.transform.packed(cast(Mapping[str, Any], batch), self._wanted)
 
     def device_transform(self) -> GpuTransform | None:
         """The transform on the device where outputs lie; None where fields are transformed on the CPU.
