@@ -82,8 +82,9 @@ class Unique:
         given = (values, *shared, *self._stamped(count, len(hash_keys)), inverse, numbers, found, *parts)
         constants = {"SPARE": SPARE, "MASKED": self._masked, "ORDERED": self.ordered, "TILE": BLOCK}
         if count >= LEAST_SAMPLED and not self.ordered:
-            self._kernels.launch("own", 1, *given, BLOCK=SAMPLE, SAMPLED=True, num_warps=8, **constants)
-        self._kernels.launch("own", programs, *given, BLOCK=BLOCK, SAMPLED=False, **constants)
+            self._kernels.launch("own", 1, *given, BLOCK=SAMPLE, SAMPLED=True, num_warps=_warps(SAMPLE, 8), **constants)
+        of_all = {"BLOCK": BLOCK, "SAMPLED": False, "num_warps": _warps(BLOCK, 4)}
+        self._kernels.launch("own", programs, *given, **of_all, **constants)
         if self.ordered:
             leads = torch.zeros(count, dtype=torch.int32, device=self.device)
             self._kernels.launch("earliest", programs, *shared, inverse, numbers, BLOCK=BLOCK)
@@ -134,3 +135,8 @@ class Unique:
             "describe", 1, tables, starts, sizes, hash_keys, shifts, words, owning, counting, num, **constants
         )
         return words, owning, counting
+
+
+def _warps(lanes: int, most: int) -> int:
+    """Warps of a program that swaps: a lane that several threads held would be swapped by each of them."""
+    return max(1, min(most, lanes // 32))

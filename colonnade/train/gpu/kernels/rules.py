@@ -10,6 +10,8 @@ import triton.language as tl
 
 from colonnade.backends.gpu.device.jit import jit
 
+LARGEST = tl.constexpr(3.4028234663852886e38)
+
 
 @jit
 def sgd(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row):
@@ -21,7 +23,7 @@ def sgd(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row):
 def adagrad(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row):
     """c: lr, decay, eps.   s: sum of squares."""
     g = g + c1 * w
-    s = s + g * g
+    s = finite(s + g * g)
     return w - tl.div_rn(c0 * g, tl.sqrt_rn(s) + c2), s, t
 
 
@@ -36,7 +38,7 @@ def adam(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row):
     """c: lr, decay, eps, 1 - beta1, beta2, 1 - beta2, root, keep.   s: mean.   t: mean of squares."""
     g = g + c1 * w
     s = s + c3 * (g - s)
-    t = c4 * t + c5 * (g * g)
+    t = finite(c4 * t + c5 * (g * g))
     divisor = tl.div_rn(tl.sqrt_rn(t), t * 0 + c6) + c2
     return c7 * w - tl.div_rn(c0 * s, divisor), s, t
 
@@ -45,13 +47,19 @@ def adam(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row):
 def ftrl(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row):
     """c: lr, l1, l2, beta.   s: sum of squares.   t: linear."""
     old = tl.sqrt_rn(s)
-    s = s + g * g
+    s = finite(s + g * g)
     new = tl.sqrt_rn(s)
     lr = g * 0 + c0
     t = t + (g - tl.div_rn(new - old, lr) * w)
     above = larger(t - c1)
     below = larger((0.0 - t) - c1)
     return tl.div_rn(below - above, tl.div_rn(c3 + new, lr) + (c2 + c2)), s, t
+
+
+@jit
+def finite(x):
+    """The smaller of x and the largest float32."""
+    return tl.where(x < LARGEST, x, LARGEST)
 
 
 @jit

@@ -11,7 +11,7 @@ from colonnade.backends.gpu.device.jit import jit, kernel
 from colonnade.backends.gpu.device.reduce import plus
 from colonnade.train.gpu.kernels.places import floats, load_values, row_at, store_values
 from colonnade.train.gpu.kernels.rows import lanes_of
-from colonnade.train.gpu.kernels.rules import adagrad, adam, ftrl, row_wise_adagrad, sgd
+from colonnade.train.gpu.kernels.rules import adagrad, adam, finite, ftrl, row_wise_adagrad, sgd
 
 
 @jit
@@ -30,8 +30,8 @@ def row_rate(grads, states, lane, dim, live, lr, eps, VALUES: tl.constexpr):
         g, _ = gradients(grads, lane, begin + tl.arange(0, VALUES), dim, live)
         squares += tl.reduce((g * g).to(tl.float64), 1, plus)
         begin += VALUES
-    mean = (squares / (squares * 0 + dim)).to(tl.float32)
-    total = tl.load(states, mask=live, other=0) + mean
+    mean = squares / (squares * 0 + dim)
+    total = finite(tl.load(states, mask=live, other=0).to(tl.float64) + mean).to(tl.float32)
     tl.store(states, total, mask=live)
     return tl.div_rn(lr, tl.sqrt_rn(total)[:, None] + eps)
 

@@ -147,7 +147,7 @@ def test_an_engine_moves_with_all_it_knows() -> None:
         train(other, [step])
     assert all(x.device.type == "cuda" for x in other(batch_of(0)).values())
     check_same(one, other)
-    assert max(used) < 4 * min(used)
+    assert max(used[1:]) < 4 * min(used[1:])  # at first there are no rows
 
 
 def test_tables_on_both_sides(device: torch.device) -> None:

@@ -247,6 +247,7 @@ def test_a_plan_runs_where_its_rows_lie(deterministic: bool) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 def test_a_step_neither_copies_nor_waits() -> None:
     case = drawn(12, ("sum", "mean", "max"), 3000, 10, dims=(8, 20))
     rows = on("cuda", case.rows)
