@@ -6,7 +6,7 @@ Times are of the device alone, from replays of a CUDA graph; `whole` is from ten
 the host's clock. The floor is the bytes of all fields, read once, and of all results, written once, at the bandwidth
 of a large copy. One op at a time: each op of each feature by torch's ops on the device; hashes of strings are given to
 it. Nothing is timed before both give the same, and few rows what the reference gives. A row a workload is appended to
-`benchmarks/results/gpu_features.jsonl`.
+`benchmarks/results/features_gpu.jsonl`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from colonnade.train.features.gpu import DeviceBatch, GpuTransform
 from colonnade.train.features.reference import ReferenceTransform
 from colonnade.train.features.transformed import Transformed
 
-RESULTS = Path(__file__).parents[1] / "results" / "gpu_features.jsonl"
+RESULTS = Path(__file__).parents[1] / "results" / "features_gpu.jsonl"
 BATCHES = 3
 """Batches in turn, so that no cache holds what is read."""
 RUNS = 30
