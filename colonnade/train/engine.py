@@ -174,10 +174,10 @@ class EmbeddingEngine(torch.nn.Module):
         policy = self.gradients
         made: list[tuple[Any, Any]] = []
         bad = [group.not_finite(update, policy.limits) for group, update in updates]
-        if policy.not_finite == "error" and any(x.any() for x in bad):
+        if policy.not_finite in ("error", "skip_step") and _any(bad):
+            if policy.not_finite == "skip_step":
+                return None
             raise self._refused(updates, bad)
-        if policy.not_finite == "skip_step" and any(x.any() for x in bad):
-            return None
         for (group, update), is_bad in zip(updates, bad, strict=True):
             kept = update.without(is_bad) if policy.not_finite == "skip_rows" else update
             made.append((group, replace(kept, grads=policy.limited(update.grads))))
@@ -311,6 +311,14 @@ class EmbeddingEngine(torch.nn.Module):
         for plan in plans:
             plan.run()
         self.steps = int(own["steps"])
+
+
+def _any(marks: Sequence[Any]) -> bool:
+    """Whether any mark of any group is set. Facts: waits once for a device."""
+    found = [x.any() for x in marks]
+    on_device = [x for x in found if isinstance(x, torch.Tensor)]
+    here = any(bool(x) for x in found if not isinstance(x, torch.Tensor))
+    return here or bool(on_device and torch.stack(on_device).any())
 
 
 def _grouped(features: Sequence[EmbeddingFeature]) -> list[list[TableConfig]]:

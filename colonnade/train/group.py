@@ -17,9 +17,9 @@ from colonnade.backends.memory import address_of
 from colonnade.train.admission import Admitter
 from colonnade.train.compiled import LOOPS
 from colonnade.train.fresh import fresh_of, group_name
-from colonnade.train.loops.update import NUM_SCALARS
 from colonnade.train.optimizers.optimizer import LARGEST
 from colonnade.train.reduce.unique import Unique
+from colonnade.train.step_numbers import step_numbers
 from colonnade.train.table_config import TableConfig
 from colonnade.train.tables.layout import Layout
 from colonnade.train.tables.store import Budget, Keys, Rows, Store
@@ -180,23 +180,11 @@ class TableGroup:
         """Update the rows that are not -1."""
         changed = np.bincount(update.tables[update.rows >= 0], minlength=len(self.configs)) > 0
         self.updates += changed
-        scalars = self._scalars(np.flatnonzero(changed), step)
+        scalars = step_numbers(self.configs, self.updates, changed, step)
         loop = self._loops[self.configs[0].optimizer.loop]
         grads = update.grads.contiguous()
         at = (address_of(update.rows), address_of(update.tables), grads.data_ptr())
         loop(self.store.at, *at, len(update.rows), address_of(scalars))
-
-    def _scalars(self, tables: Array, step: int) -> Array:
-        """The numbers that the loop reads of some tables, float32 [tables, NUM_SCALARS]."""
-        made = np.zeros((len(self.configs), NUM_SCALARS), np.float32)
-        known: dict[tuple[int, int], tuple[float, ...]] = {}
-        for table, updates in zip(tables.tolist(), self.updates[tables].tolist(), strict=True):
-            optimizer = self.configs[table].optimizer
-            numbers = known.get((id(optimizer), updates))
-            if numbers is None:
-                numbers = known[id(optimizer), updates] = optimizer.scalars(updates, optimizer.rate(step))
-            made[table, : len(numbers)] = numbers
-        return made
 
     # --- eviction ---------------------------------------------------------------------------------------------------
     def evict(self, step: int) -> dict[str, int]:

@@ -18,8 +18,8 @@ from colonnade.train.gpu.store import Rows, Store
 from colonnade.train.gpu.table import DeviceTable
 from colonnade.train.gpu.unique import Keys, Unique
 from colonnade.train.gpu.update import update as update_rows
-from colonnade.train.loops.update import NUM_SCALARS
 from colonnade.train.optimizers.optimizer import LARGEST
+from colonnade.train.step_numbers import step_numbers
 from colonnade.train.table_config import TableConfig
 from colonnade.train.tables import store as on_cpu
 from colonnade.train.tables.layout import Layout
@@ -163,12 +163,8 @@ class DeviceGroup:
         found = torch.bincount(torch.where(update.rows >= 0, update.tables + 1, 0), minlength=count + 1)
         changed = found[1:].cpu().numpy() > 0
         self.updates += changed
-        scalars = np.zeros((count, NUM_SCALARS), np.float32)
-        for table in np.flatnonzero(changed):
-            optimizer = self.configs[table].optimizer
-            numbers = optimizer.scalars(int(self.updates[table]), optimizer.rate(step))
-            scalars[table, : len(numbers)] = numbers
-        given = (update.rows, update.tables, update.grads, torch.from_numpy(scalars).to(self.device))
+        scalars = torch.from_numpy(step_numbers(self.configs, self.updates, changed, step)).to(self.device)
+        given = (update.rows, update.tables, update.grads, scalars)
         update_rows(self.store, self.configs[0].optimizer, *given)
 
     # --- eviction ---------------------------------------------------------------------------------------------------
