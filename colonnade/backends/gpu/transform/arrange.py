@@ -166,7 +166,8 @@ class Arranger:
         if node.op.name in ("keep", "split"):
             elements = sizes.counts[self._roots[node.args[0]]]
             row[w.MARKS] = work.take(elements, 4).begin
-            row[w.TILES] = work.take(-(-elements // items_counted(plan, node)), 4).begin
+            # Of no elements, too, one program says how many come of its tile.
+            row[w.TILES] = work.take(max(1, -(-elements // items_counted(plan, node))), 4).begin
             return
         if node.op.name != "cross":
             row[w.SHIFTS] = work.take(bags * (len(node.args) if node.op.name == "combine" else 1), 4).begin

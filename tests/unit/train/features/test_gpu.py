@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from colonnade.backends.gpu.check import CAPABILITIES, compiled_kernel
 from colonnade.backends.gpu.transform.launches import OPTIONS, SIGNATURE
+from colonnade.backends.gpu.transform.words import FIRST_VALUE, MARKS, TILES, VALUE_WORDS
 from colonnade.core.consts import Const
 from colonnade.core.ragged import Ragged
 from colonnade.core.strings import Strings
@@ -230,6 +231,18 @@ def test_more_choices_than_there_was_room_for(interpret: bool) -> None:
         got = made({"a": one_row, "b": one_row})
         assert_same(got.wait(), ReferenceTransform(crossed)({"a": one_row, "b": one_row}))
     assert len(got.wait().sparse["c"].values) == 400
+
+
+def test_a_field_without_elements_is_counted_in_memory_of_its_own() -> None:
+    fields = [FieldSpec(name, "int64", ragged=1) for name in "ab"]
+    both = FeatureSet([Feature(f.name).drop([1]).embed() for f in fields], fields)
+    transform = GpuTransform(both, interpret=True)
+    given_ = {"a": Ragged.of(torch.zeros(0, dtype=torch.int64), [0, 0]), "b": Ragged.of(torch.arange(3), [0, 3])}
+    arranged = transform.put(given_).arranged
+    values = arranged.table[FIRST_VALUE:].reshape(-1)[: VALUE_WORDS * 4].reshape(4, VALUE_WORDS)
+    counted, other = values[2:].tolist()
+    assert counted[TILES] + 4 <= other[MARKS] < other[TILES] < arranged.work_bytes
+    assert_same(transform(given_).wait(), ReferenceTransform(both)(given_))
 
 
 def test_launches_do_not_grow_with_the_features() -> None:
