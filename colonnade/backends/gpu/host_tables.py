@@ -107,12 +107,16 @@ class Pooling:
             self._begun.append((layout, begun))
 
     def end(self) -> None:
-        """Do what is left. Facts: may be called again."""
+        """Do what is left. Facts: may be called again; where a layout fails, the others are ended all the same."""
         began = time.perf_counter_ns()
-        while self._begun:
-            layout, begun = self._begun.pop()
-            self.outside[layout] = begun.end()
-        self.nanoseconds += time.perf_counter_ns() - began
+        try:
+            while self._begun:
+                layout, begun = self._begun.pop()
+                self.outside[layout] = begun.end()
+        finally:
+            self.nanoseconds += time.perf_counter_ns() - began
+            if self._begun:
+                self.end()
 
 
 class PlacedColumns:

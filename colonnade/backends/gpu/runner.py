@@ -167,8 +167,10 @@ class GpuRunner:
             found = {"stage": float(time.perf_counter_ns() - began)}
             if prepared.pooled is not None:
                 began, pooling = time.perf_counter_ns(), Pooling(len(self._hosts))
-                self._begin(pooling, prepared, request)
-                pooling.end()
+                try:
+                    self._begin(pooling, prepared, request)
+                finally:
+                    pooling.end()
                 found["host columns"] = float(time.perf_counter_ns() - began)
             marks = [("", lane.queue.mark())]
 

@@ -16,13 +16,13 @@ from colonnade.backends.backend import layouts
 from colonnade.backends.cpu import backend as cpu
 from colonnade.backends.feed import FeedReader, Request
 from colonnade.backends.gpu.backend import GpuBackend
-from colonnade.backends.gpu.host_tables import PlacedColumns, divide
+from colonnade.backends.gpu.host_tables import PlacedColumns, Pooling, divide
 from colonnade.backends.gpu.mapped import mapped
 from colonnade.backends.gpu.placement import BUS, POOLED
 from colonnade.backends.gpu.staging import Staged
 from colonnade.backends.reference import ReferenceBackend
 from colonnade.core import dims
-from colonnade.core.batch import Layout
+from colonnade.core.batch import Layout, Packed
 from colonnade.core.expr import Apply, Field
 from colonnade.core.quantize import NARROW
 from colonnade.errors import IdRangeError
@@ -278,6 +278,34 @@ def test_the_hosts_threads_are_let_go_where_a_request_fails(monkeypatch: pytest.
 
 def _fail() -> None:
     raise MemoryError
+
+
+class _Begun:
+    """A part that fails, or gives its number."""
+
+    def __init__(self, ended: list[int], number: int, fails: bool) -> None:
+        self.ended, self.number, self.fails = ended, number, fails
+
+    def begin(self, *_: Any) -> Any:
+        return self
+
+    def end(self) -> int:
+        self.ended.append(self.number)
+        if self.fails:
+            _fail()
+        return self.number
+
+
+def test_where_several_layouts_fail_all_are_ended() -> None:
+    pooling, ended = Pooling(3), list[int]()
+    for number in range(3):
+        host: Any = _Begun(ended, number, number > 0)
+        pooling.begin(number, host, Packed(0, {}, np.zeros(0, np.uint8), np.zeros(1, np.int64)), {})
+    with pytest.raises(MemoryError):
+        pooling.end()
+    assert ended == [2, 1, 0] and pooling.outside == [0, 0, 0]
+    pooling.end()
+    assert len(ended) == 3
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (1, 1), (5000, 3)])
