@@ -31,7 +31,9 @@ def row_rate(grads, states, lane, dim, live, lr, eps, VALUES: tl.constexpr):
         squares += tl.reduce((g * g).to(tl.float64), 1, plus)
         begin += VALUES
     mean = squares / (squares * 0 + dim)
-    total = finite(tl.load(states, mask=live, other=0).to(tl.float64) + mean).to(tl.float32)
+    before = tl.load(states, mask=live, other=0)
+    tl.debug_barrier()  # one of the threads that hold a state writes it: no other must read it after that
+    total = finite(before.to(tl.float64) + mean).to(tl.float32)
     tl.store(states, total, mask=live)
     return tl.div_rn(lr, tl.sqrt_rn(total)[:, None] + eps)
 
