@@ -98,8 +98,8 @@ class TableGroup:
 
         Errors: BudgetError, before anything is changed.
         """
-        # Where memory may be refused, nothing is noted before it is there.
-        at_once = self.store.takes(len(keys))
+        # Where memory may be refused, to a store or to what admitters remember, nothing is noted before it is there.
+        at_once = self.store.takes(len(keys)) and (self.store.budget.most is None or not any(self.admitters))
         rows, read, missing = self.store.look_up(keys, step if at_once else None)
         again = np.flatnonzero(rows < 0) if at_once else np.arange(len(rows))
         if missing:

@@ -236,6 +236,17 @@ def test_a_refused_batch_is_neither_counted_nor_noted() -> None:
     assert sorted(engine.table("t").ids().tolist()) == [1, 2]
 
 
+def test_where_only_an_admission_has_no_room_nothing_is_noted() -> None:
+    engine = EmbeddingEngine([EmbeddingFeature("f", TableConfig("t", 3, admission=ByCount(2)))], budget=12_000_000)
+    engine({"f": ids_of([[1, 1], list(range(2, 30))])})
+    before = {name: tensor.clone() for name, tensor in engine.state_dict().items()}
+    engine.budget.most = engine.budget.used
+    with pytest.raises(BudgetError, match="counts of t"):
+        engine({"f": ids_of([[1], list(range(30, 45))])})
+    after = engine.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+
+
 def test_a_batch_without_rows_and_without_ids() -> None:
     engine = one("mean")
     for rows in ([], [[]], [[], []]):
