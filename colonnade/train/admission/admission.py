@@ -24,6 +24,11 @@ class Admitter(ABC):
     def admit(self, keys: Keys, step: int) -> npt.NDArray[np.bool_]:
         """Which ids get a row now, `[M]`. Facts: changes nothing."""
 
+    @property
+    def bytes(self) -> int:
+        """Memory of the budget that it has taken."""
+        return 0
+
     def reserve(self, keys: Keys, admitted: npt.NDArray[np.bool_]) -> None:
         """Make room for what `note` will remember. Errors: BudgetError."""
         del keys, admitted  # most remember nothing

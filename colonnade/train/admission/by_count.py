@@ -34,6 +34,10 @@ class _Counter(Admitter):
     def __init__(self, count: int, store: Store) -> None:
         self.count, self.store = count, store
 
+    @property
+    def bytes(self) -> int:
+        return self.store.bytes
+
     def admit(self, keys: Keys, step: int) -> npt.NDArray[np.bool_]:
         rows, _ = self.store.find(_own(keys))
         before = np.zeros(len(keys), np.int64)

@@ -150,6 +150,17 @@ def test_an_engine_moves_with_all_it_knows() -> None:
     assert max(used[1:]) < 4 * min(used[1:])  # at first there are no rows
 
 
+def test_a_group_that_moves_gives_back_what_it_and_its_admissions_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = EmbeddingEngine(features(admission=ByCount(2)), OUTPUTS)
+    train(other, [0, 1])
+    held = other.budget.used
+    assert held == sum(g.store.bytes + sum(a.bytes for a in g.admitters if a is not None) for g in other.groups)
+    monkeypatch.setattr(module, "place_of", lambda *_: torch.device("cpu", 0))
+    for _ in range(2):
+        other._move(torch.device("cpu"))
+        assert other.budget.used == held
+
+
 def test_tables_on_both_sides(device: torch.device) -> None:
     given = [replace(f, table=replace(f.table, device="cpu")) if f.table.name == "c" else f for f in features()]
     one, other = on_cpu(given), on_device(given, device)
