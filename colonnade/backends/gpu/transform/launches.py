@@ -17,6 +17,7 @@ from colonnade.backends.gpu.transform import units as u
 from colonnade.backends.gpu.transform import words as w
 from colonnade.backends.gpu.transform.plan import IDS, Plan, is_node, root_of
 from colonnade.backends.gpu.transform.units import Unit
+from colonnade.errors import FeatureError
 
 assert _ops.__all__
 
@@ -26,6 +27,8 @@ OPTIONS: Mapping[str, Any] = {"num_warps": 4, "enable_fp_fusion": False}
 SIGNATURE: Mapping[str, str] = {**dict.fromkeys(("header", "out", "work"), "*i64"), "first": "i32"}
 """Every kernel's arguments and their types."""
 MOST_TILES = 1 << 27
+NO_KIND = (1 << w.KIND_BITS) - 1
+"""The number of no structure."""
 SHARED = "out, work"
 
 
@@ -59,7 +62,7 @@ class Launch:
     def programs(self, extents: Words) -> Words:
         """A word a program, given how many places each unit has."""
         if not self.units:
-            return np.full(int(self.ends_scans), (1 << w.KIND_BITS) - 1, np.int64)
+            return np.full(int(self.ends_scans), NO_KIND, np.int64)
         tiles = self.tiles(extents)
         ends = np.cumsum(tiles)
         numbers = np.arange(int(ends[-1])) - np.repeat(ends - tiles, tiles)
@@ -83,7 +86,7 @@ class Launches:
 
 
 def make_launches(plan: Plan, memory: Memory, widths: Mapping[str, int | None]) -> Launches:
-    """The launches of a plan. widths: as in `checks`."""
+    """The launches of a plan. widths: as in `checks`.   Errors: FeatureError on too many structures."""
     named: list[tuple[str, list[Unit]]] = []
     for level in range(1, plan.depth + 1):
         nodes = plan.at_level(level)
@@ -121,6 +124,13 @@ def _joined(plan: Plan, named: Sequence[tuple[str, list[Unit]]], num_checks: int
     for most, place in _begin_table(plan):
         references.append(len(words))
         words += [most, place]
+    if len(bodies) > NO_KIND or len(words) > 1 << w.PLACE_BITS:
+        raise FeatureError(
+            "features of more structures than a launch on the gpu can tell apart",
+            got=f"{len(bodies):,} structures, {len(words):,} words that describe them",
+            want=f"{NO_KIND:,} and {1 << w.PLACE_BITS:,} at most",
+            help="transform them on the cpu, by FusedTransform",
+        )
     structures = [f"@jit\ndef structure{k}(unit, tile, program, {SHARED}):\n{body}\n" for body, k in bodies.items()]
     text = module_text(sorted(used), "\n\n".join([*structures, *(_kernel(x) for x in launches)]))
     return Launches(tuple(launches), text, np.array(words, np.int64), np.array(references, np.int64), num_checks)

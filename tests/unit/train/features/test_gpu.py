@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.backends.gpu.check import CAPABILITIES, compiled_kernel
+from colonnade.backends.gpu.transform import launches
 from colonnade.backends.gpu.transform.launches import OPTIONS, SIGNATURE
 from colonnade.backends.gpu.transform.words import FIRST_VALUE, MARKS, TILES, VALUE_WORDS
 from colonnade.core.consts import Const
@@ -280,6 +281,12 @@ def test_what_cannot_run_there_is_said_at_once() -> None:
     with pytest.raises(FeatureError) as e:
         GpuTransform(FeatureSet(made, FIELDS), interpret=True)
     assert "'s'" in e.value.got and "'u'" in e.value.got and "'j'" not in e.value.got
+
+
+def test_more_structures_than_have_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launches, "NO_KIND", 3)
+    with pytest.raises(FeatureError, match="more structures"):
+        GpuTransform(features(), interpret=True)
 
 
 def test_a_batch_that_does_not_fit(interpret: bool) -> None:
