@@ -71,7 +71,7 @@ class GpuTransform:
     """What `ReferenceTransform` gives, on a CUDA device; `interpret` runs the same kernels on the CPU.
 
     Facts: calls of one transform are made by one thread, on one stream, for they share memory. Nothing waits for the
-    device but `GpuTransformed.wait`.
+    device but `GpuTransformed.wait` and `packed`.
     Errors: FeatureError that lists every feature that cannot run there; OptionError without a device.
     """
 
