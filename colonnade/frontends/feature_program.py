@@ -23,7 +23,7 @@ from colonnade.ir.program import Buffer, Input, Output, Program, Ref
 from colonnade.ir.table import Table
 from colonnade.ops.cast import Cast
 from colonnade.ops.keep import Keep
-from colonnade.ops.op import RaggedOp
+from colonnade.ops.op import ExpandOp, RaggedOp
 from colonnade.ops.weigh import Weigh
 
 BATCH = dims.symbol("B")
@@ -166,6 +166,8 @@ class _Plain:
             return self.of(expr.args[0])
         if isinstance(expr.op, RaggedOp):
             raise ShapeError(f"a column cannot hold {expr.op.name}, which works on whole rows")
+        if isinstance(expr.op, ExpandOp) and not isinstance(expr.args[0], Field):
+            raise ShapeError(f"a column can {expr.op.name} a field, and nothing that is made of one")
         return Apply(expr.op, *map(self.of, expr.args))
 
     def weights(self, expr: Expr) -> Expr:

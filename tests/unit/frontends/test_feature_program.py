@@ -62,10 +62,11 @@ def test_what_no_column_can_be_is_listed() -> None:
             Feature("d", "tags").embed(pooling="none"),
             Feature("e", "tags").mask([1]).embed(),
             Feature("f", "city").hash_bytes().embed("none"),
+            Feature("g", "city").split(";").split(",").hash_bytes().embed(),
         ],
         FIELDS,
     )
     with pytest.raises(FeatureError) as e:
-        program_of(features, dict.fromkeys("abcde", 9))
-    assert all(f"feature {name!r}" in e.value.got for name in "abcde")
+        program_of(features, dict.fromkeys("abcdeg", 9))
+    assert all(f"feature {name!r}" in e.value.got for name in "abcdeg")
     assert "table 'none': nothing says its rows" in e.value.got
