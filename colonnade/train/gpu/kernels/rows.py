@@ -113,7 +113,7 @@ def insert(
         while begin < num_states:
             s = begin + tl.arange(0, STATES)
             mask = live[:, None] & (s < num_states)[None, :]
-            x = tl.load(fresh + (table * num_states)[:, None] + s[None, :], mask=mask, other=0)
+            x = tl.load(fresh + (table.to(tl.int64) * num_states)[:, None] + s[None, :], mask=mask, other=0)
             tl.store(floats((address + num_count_at + 8)[:, None] + 4 * s[None, :]), x, mask=mask)
             begin += STATES
         count = id_ * 0
