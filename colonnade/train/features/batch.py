@@ -18,6 +18,8 @@ from colonnade.errors import FeedError, listed
 from colonnade.frontends.feature import FieldSpec
 from colonnade.frontends.feature_set import READ_AS
 
+LEARNS = "require a gradient, which a transform does not give; detach them, or look ids up by an `EmbeddingEngine`"
+
 
 def read(batch: Mapping[str, Any], fields: Sequence[FieldSpec]) -> tuple[dict[str, Ragged], int]:
     """Every field as `Ragged`, and B.
@@ -45,6 +47,16 @@ def read(batch: Mapping[str, Any], fields: Sequence[FieldSpec]) -> tuple[dict[st
     return found, next(iter(rows), 0)
 
 
+def lies_here(x: Any) -> bool:
+    """Whether it is a tensor whose numbers lie in the host's memory, one by one."""
+    return isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.layout == torch.strided
+
+
+def wants_gradient(x: Any) -> bool:
+    """Whether autograd expects a gradient, which no transform gives."""
+    return isinstance(x, torch.Tensor) and x.requires_grad and torch.is_grad_enabled()
+
+
 def _field(value: Any, spec: FieldSpec) -> Ragged:
     if not isinstance(value, Ragged):
         if spec.ragged or spec.weighted:
@@ -58,9 +70,15 @@ def _field(value: Any, spec: FieldSpec) -> Ragged:
     weights = value.weights
     if (weights is not None) != spec.weighted:
         raise Unfit("has no weights" if weights is None else "has weights, which are not declared")
-    if weights is not None and (weights.dtype != torch.float32 or weights.shape != (_length(values),)):
+    if weights is None:
+        return Ragged(values, tuple(level.contiguous() for level in value.offsets))
+    if not lies_here(weights):
+        raise Unfit(f"has weights that are {_form(weights)}, want a dense tensor on cpu")
+    if weights.dtype != torch.float32 or weights.shape != (_length(values),):
         raise Unfit(f"has weights {weights.dtype}{list(weights.shape)}, want float32[{_length(values)}]")
-    return Ragged(values, value.offsets, weights)
+    if wants_gradient(weights):
+        raise Unfit(f"has weights that {LEARNS}")
+    return Ragged(values, tuple(level.contiguous() for level in value.offsets), weights.contiguous())
 
 
 def _dense(value: Any, spec: FieldSpec) -> Ragged:
@@ -68,6 +86,8 @@ def _dense(value: Any, spec: FieldSpec) -> Ragged:
         values: Any = value
         shape: tuple[int, ...] = (len(value) // spec.width, spec.width) if len(value) % spec.width == 0 else ()
     else:
+        if wants_gradient(value):
+            raise Unfit(f"has values that {LEARNS}")
         array = as_array(value, spec.dtype)
         shape = array.shape
         values = _values(array.reshape(-1), spec)
@@ -81,6 +101,8 @@ def _values(values: Any, spec: FieldSpec) -> Any:
         if spec.dtype != "string":
             raise Unfit(f"holds strings, want {spec.dtype}")
         return values
+    if wants_gradient(values):
+        raise Unfit(f"has values that {LEARNS}")
     array = as_array(values, spec.dtype)
     if array.ndim != 1:
         raise Unfit(f"has values of shape {list(array.shape)}, want [N]")
@@ -103,7 +125,9 @@ def _offset_faults(value: Ragged, num_values: int) -> Iterator[str]:
         inner = level == len(value.offsets) - 1
         cut = num_values if inner else len(value.offsets[level + 1]) - 1
         what = "values" if inner else "lists"
-        if offsets.dtype != torch.int64 or offsets.ndim != 1 or len(offsets) == 0:
+        if not lies_here(offsets):
+            yield f"are {_form(offsets)}, want a dense tensor on cpu"
+        elif offsets.dtype != torch.int64 or offsets.ndim != 1 or len(offsets) == 0:
             yield f"are {offsets.dtype}{list(offsets.shape)}, want int64[B + 1]"
         elif int(offsets[0]) != 0:
             yield f"begin at {int(offsets[0])}, want 0"
@@ -114,6 +138,13 @@ def _offset_faults(value: Ragged, num_values: int) -> Iterator[str]:
             yield f"end at {int(offsets[-1])}, but there are {cut} {what}"
         else:
             yield ""
+
+
+def _form(x: Any) -> str:
+    """Of what is not `lies_here`: why."""
+    if not isinstance(x, torch.Tensor):
+        return f"{type(x).__module__}.{type(x).__name__}"
+    return f"on {x.device}" if x.device.type != "cpu" else str(x.layout)
 
 
 def _length(values: Any) -> int:

@@ -22,7 +22,7 @@ from colonnade.core.objects import gather_arrays, prepare
 from colonnade.core.ragged import Ragged
 from colonnade.core.strings import Strings
 from colonnade.frontends.feature import FieldSpec
-from colonnade.train.features.batch import read
+from colonnade.train.features.batch import lies_here, read, wants_gradient
 
 Array = npt.NDArray[Any]
 
@@ -161,15 +161,22 @@ class Placer:
         if len(offsets) != (spec.ragged or 1) or (weights is not None) != spec.weighted:
             raise Unusual
         for ends in offsets:
-            if ends.dtype != torch.int64 or ends.dim() != 1 or not ends.is_contiguous() or len(ends) == 0:
+            if not lies_here(ends) or ends.dtype != torch.int64 or ends.dim() != 1:
                 raise Unusual
+            if not ends.is_contiguous() or len(ends) == 0:
+                raise Unusual
+        ends = offsets[0]
+        if not spec.ragged and not torch.equal(ends, self._ends_of(len(ends) - 1, spec.width)):
+            raise Unusual
         row[t.INNER // 8] = offsets[-1].data_ptr()
         row[t.BAGS // 8] = len(offsets[-1]) - 1
         if len(offsets) == 2:
             row[t.OUTER // 8] = offsets[0].data_ptr()
         row[t.COUNT // 8] = count = self._elements(values, spec, row)
         if weights is not None:
-            if weights.dtype != torch.float32 or weights.shape != (count,) or not weights.is_contiguous():
+            if not lies_here(weights) or weights.dtype != torch.float32 or weights.shape != (count,):
+                raise Unusual
+            if not weights.is_contiguous() or wants_gradient(weights):
                 raise Unusual
             row[t.WEIGHTS // 8] = weights.data_ptr() or address_of(self._dummy)
         alive.append(value)
@@ -181,7 +188,7 @@ class Placer:
                 values.dtype is torch.int64 and spec.dtype in ("int32", "bool")
             ):
                 raise Unusual
-            if not values.is_contiguous() or values.device.type != "cpu":
+            if not lies_here(values) or not values.is_contiguous() or wants_gradient(values):
                 raise Unusual
             row[t.DATA // 8] = values.data_ptr()
             row[t.LOAD // 8] = LOADS.get(values.dtype, t.LOAD_DIRECT)
@@ -190,7 +197,12 @@ class Placer:
             row[t.DATA // 8], row[t.TEXT // 8] = address_of(values.offsets), address_of(values.data)
             row[t.LOAD // 8] = t.LOAD_STRING
             return len(values)
-        if type(values) is np.ndarray and values.dtype == NUMPY.get(spec.dtype) and values.flags.c_contiguous:
+        if (
+            type(values) is np.ndarray
+            and spec.dtype in NUMPY  # of a dtype that is not: numpy takes None for float64
+            and values.dtype == NUMPY[spec.dtype]
+            and values.flags.c_contiguous
+        ):
             row[t.DATA // 8] = address_of(values)
             row[t.LOAD // 8] = NUMPY_LOADS.get(values.dtype, t.LOAD_DIRECT)
             return values.size

@@ -12,12 +12,16 @@ import torch
 from colonnade.core.ragged import Ragged
 from colonnade.core.strings import Strings
 from colonnade.errors import FeedError
-from colonnade.frontends.feature import FieldSpec
+from colonnade.frontends.feature import Feature, FieldSpec
+from colonnade.frontends.feature_set import FeatureSet
 from colonnade.train.features.batch import read
+from colonnade.train.features.fused import FusedTransform
+from colonnade.train.features.placed import Placer
 
 TAGS = FieldSpec("x", "int64", ragged=1)
 HEAVY = FieldSpec("x", "int64", ragged=1, weighted=True)
 LISTS = FieldSpec("x", "int64", ragged=2)
+ONE = Ragged.of([1], [0, 1])
 
 FAULTS: list[tuple[FieldSpec, Any, str]] = [
     (FieldSpec("x", "int64"), np.zeros(2, np.int32), "int32"),
@@ -37,6 +41,13 @@ FAULTS: list[tuple[FieldSpec, Any, str]] = [
     (LISTS, Ragged.of([1], [0, 2], [0, 1]), "offsets[0] that end at 2, but there are 1 lists"),
     (LISTS, Ragged.of([1], [0, 1], [0, 2]), "offsets[1] that end at 2"),
     (TAGS, Ragged(Strings.from_objects([b"a"]), (torch.tensor([0, 1]),)), "holds strings"),
+    (TAGS, Ragged(torch.tensor([1]), (torch.empty(2, dtype=torch.int64, device="meta"),)), "offsets that are on meta"),
+    (TAGS, Ragged(torch.tensor([1]), (torch.tensor([0, 1]).to_sparse(),)), "offsets that are torch.sparse_coo"),
+    (TAGS, Ragged(torch.tensor([1]), ([0, 1],)), "offsets that are builtins.list"),  # type: ignore[arg-type]
+    (HEAVY, dataclasses.replace(ONE, weights=torch.ones(1, device="meta")), "weights that are on meta"),
+    (HEAVY, dataclasses.replace(ONE, weights=np.ones(1, np.float32)), "weights that are numpy.ndarray"),
+    (HEAVY, dataclasses.replace(ONE, weights=torch.ones(1, requires_grad=True)), "weights that require a gradient"),
+    (FieldSpec("x", "float32"), torch.ones(1, requires_grad=True), "values that require a gradient"),
     (FieldSpec("x", "int64", width=2, weighted=True), Ragged.of([1], [0, 1], weights=[1]), "has not 2 elements"),
 ]
 
@@ -46,13 +57,34 @@ def test_a_field_that_does_not_fit(spec: FieldSpec, value: Any, fault: str) -> N
     with pytest.raises(FeedError) as e:
         read({"x": value}, [spec])
     assert fault in e.value.got
+    feature = Feature("x").hash_bytes() if spec.dtype == "string" else Feature("x")
+    with pytest.raises(FeedError) as e:
+        FusedTransform(FeatureSet([feature if spec.dtype != "float32" else feature.dense()], [spec]))({"x": value})
+    assert fault in e.value.got
+
+
+def test_offsets_and_weights_lie_as_torch_lays_them() -> None:
+    batch = {
+        "x": Ragged(torch.tensor([7, 8]), (torch.tensor([0, 9, 1, 9, 2])[::2],), torch.tensor([1.0, 9.0, 2.0])[::2])
+    }
+    (placed,) = Placer([HEAVY], 1).place(batch).fields
+    assert placed.weights is not None
+    assert placed.offsets[0].tolist() == [0, 1, 2] and placed.weights.tolist() == [1, 2]
+    assert placed.offsets[0].is_contiguous() and placed.weights.is_contiguous()
+
+
+def test_without_autograd_what_learns_is_read() -> None:
+    with torch.no_grad():
+        (placed,) = Placer([FieldSpec("x", "float32")], 1).place({"x": torch.ones(1, requires_grad=True)}).fields
+    assert placed.values.tolist() == [1]
 
 
 def test_all_faults_are_said_at_once() -> None:
-    specs = [dataclasses.replace(spec, name=f"f{k}") for k, (spec, *_) in enumerate(FAULTS)]
+    faults = FAULTS[:19]  # as many as a message lists
+    specs = [dataclasses.replace(spec, name=f"f{k}") for k, (spec, *_) in enumerate(faults)]
     with pytest.raises(FeedError) as e:
-        read({f"f{k}": value for k, (_, value, _) in enumerate(FAULTS)}, [*specs, FieldSpec("none", "int64")])
-    assert all(f"'f{k}'" in e.value.got for k in range(len(FAULTS))) and "'none' is missing" in e.value.got
+        read({f"f{k}": value for k, (_, value, _) in enumerate(faults)}, [*specs, FieldSpec("none", "int64")])
+    assert all(f"'f{k}'" in e.value.got for k in range(len(faults))) and "'none' is missing" in e.value.got
 
 
 def test_rows_that_disagree_name_the_field() -> None:
