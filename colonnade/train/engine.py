@@ -5,6 +5,8 @@ Legend: F features; B batch rows; N ids of all features; W width of an output.
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -46,7 +48,8 @@ class EmbeddingEngine(torch.nn.Module):
     evict_every: after how many steps eviction runs (0: when it is called).
     Errors: OptionError that lists all that does not fit together.
 
-    Facts: the module has no parameters; `step` is its optimizer's. In eval mode no table changes. `to` moves the tables
+    Facts: lookups, steps and evictions of several threads take turns; tables are for one thread while none of these
+    runs. The module has no parameters; `step` is its optimizer's. In eval mode no table changes. `to` moves the tables
     with all that is known of them, and forgets what was learned since the last step; outputs lie where the tables do.
     """
 
@@ -68,6 +71,7 @@ class EmbeddingEngine(torch.nn.Module):
         self.seed, self.evict_every = seed, evict_every
         self.budget = Budget(budget)
         self.steps = 0
+        self._turn = threading.RLock()
         self.device = torch.device("cpu")
         self.groups = [
             group_of(configs, seed, self.budget, place_of(configs[0], self.device))
@@ -127,7 +131,8 @@ class EmbeddingEngine(torch.nn.Module):
 
         Errors: BudgetError.
         """
-        inverse, rows = self._lookups.run(packed, self.steps + 1 if self.training else None)
+        with self._turn:
+            inverse, rows = self._lookups.run(packed, self.steps + 1 if self.training else None)
         device = inverse.device
         weights = None if packed.weights is None else packed.weights.to(device)
         elements = Elements(packed.offsets, inverse, packed.weighted)
@@ -146,24 +151,35 @@ class EmbeddingEngine(torch.nn.Module):
 
     # --- backward ---------------------------------------------------------------------------------------------------
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget what was learned since the last step."""
+        """Forget what was learned since the last step. Facts: a backward pass that is yet to come is not forgotten."""
         super().zero_grad(set_to_none)
         for group in self.groups:
-            group.pending.clear()
+            for lookup in group.pending:
+                lookup.values.grad = None
 
     def step(self, scale: float = 1.0) -> bool:
         """Update the rows by what all backward passes since the last step gave them, divided by `scale`.
 
         scale: of the loss, by a gradient scaler.   Facts: gives false where the step was skipped. Each distinct row is
         updated once, by the gradients of its occurrences added up (or their mean).
-        Errors: GradientError, before anything is changed.
+        Errors: GradientError, and OptionError in eval mode where there is something to learn, or for a scale that is
+        no positive number; before anything is changed.
         """
+        if not 0 < scale < math.inf:
+            raise OptionError("gradients cannot be divided by this scale", got=str(scale), want="a number above 0")
+        with self._turn:
+            return self._step(scale)
+
+    def _step(self, scale: float) -> bool:
         found = [(group, group.learned(scale)) for group in self.groups]
+        if not self.training and any(update is not None for _, update in found):
+            raise OptionError("rows learn in training alone", help="call train() first, or zero_grad() to forget")
         updates = self._fit([(group, update) for group, update in found if update is not None])
         if updates is not None:
             for group, update in updates:
                 group.apply(update, self.steps + 1)
-        self.zero_grad()
+        for group in self.groups:
+            group.pending.clear()
         self.steps += 1
         if self.evict_every and self.steps % self.evict_every == 0 and self.training:
             self.evict()
@@ -225,8 +241,9 @@ class EmbeddingEngine(torch.nn.Module):
         if not self.training:
             raise OptionError("eviction runs in training alone", help="call train() first")
         removed: dict[str, int] = {}
-        for group in self.groups:
-            removed |= group.evict(self.steps)
+        with self._turn:
+            for group in self.groups:
+                removed |= group.evict(self.steps)
         return removed
 
     def take_evicted(self) -> dict[str, torch.Tensor]:
@@ -260,6 +277,8 @@ class EmbeddingEngine(torch.nn.Module):
         """What torch's modules do for `to`, `cuda` and `cpu`: tables that say no device of their own move."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         device = fn(torch.empty(0, device=self.device)).device
+        if device.type not in ("cpu", "cuda"):
+            raise OptionError("tables cannot lie there", got=str(device), want="cpu or cuda")
         if device != self.device:
             self._move(device)
         return self

@@ -221,11 +221,11 @@ class FeatureEngine(torch.nn.Module):
 
     # --- backward ---------------------------------------------------------------------------------------------------
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget what was learned since the last step."""
+        """Forget what was learned since the last step. Facts: a backward pass that is yet to come is not forgotten."""
         self.embedding.zero_grad(set_to_none)
 
     def step(self, scale: float = 1.0) -> bool:
-        """As of `EmbeddingEngine`. Errors: GradientError, before anything is changed."""
+        """As of `EmbeddingEngine`. Errors: GradientError, OptionError; before anything is changed."""
         return self.embedding.step(scale)
 
     # --- serving ----------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,7 @@ from colonnade.train.tables.store import Budget, Keys, Rows, Store
 from colonnade.train.tables.table import DynamicTable
 
 Array = npt.NDArray[Any]
+Asked: TypeAlias = "tuple[Admitter, Keys, npt.NDArray[np.bool_]]"
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,24 @@ class TableGroup:
         self._means = np.array([config.repeats == "mean" for config in configs])
 
     # --- forward ----------------------------------------------------------------------------------------------------
-    def lookup(
-        self, tables: Array, starts: Array, sizes: Array, values: Array, inverse: Array, step: int | None
-    ) -> torch.Tensor:
-        """The rows of the features' distinct ids, `[U, D]`; the tables' defaults where there is none.
+    def distinct(self, tables: Array, starts: Array, sizes: Array, values: Array, inverse: Array) -> Keys:
+        """The features' distinct ids, as keys.
 
-        tables, starts, sizes: int64 [F].   inverse: written.   step: of the training; None: no row is made or noted.
+        tables, starts, sizes: int64 [F].   inverse: written.
         """
-        keys = self._unique.run(self.store, tables, starts, sizes, values, inverse)
+        return self._unique.run(self.store, tables, starts, sizes, values, inverse)
+
+    def reserve(self, keys: Keys, step: int) -> None:
+        """Make room for what `look_up` will make. Errors: BudgetError, before any row is made or noted."""
+        bounded = self.store.budget.most is not None
+        if bounded and (any(self.admitters) or not self.store.takes(len(keys))):
+            self._asked(keys, self.store.find(keys)[0], step)
+
+    def look_up(self, keys: Keys, step: int | None) -> torch.Tensor:
+        """The rows of keys, `[U, D]`; the tables' defaults where there is none.
+
+        step: of the training; None: no row is made or noted.   Errors: BudgetError, before anything is changed.
+        """
         if step is None:
             return torch.from_numpy(self.store.look_up(keys)[1])
         rows, read = self._looked_up(keys, step)
@@ -109,8 +120,15 @@ class TableGroup:
         return rows, read
 
     def _insert(self, keys: Keys, rows: Rows, step: int) -> None:
-        wanted = rows < 0
-        asked: list[tuple[Admitter, Keys, npt.NDArray[np.bool_]]] = []
+        wanted, asked = self._asked(keys, rows, step)
+        for admitter, own, admitted in asked:
+            admitter.note(own, admitted, step)
+        self.store.insert(keys, rows, step, wanted)
+
+    def _asked(self, keys: Keys, rows: Rows, step: int) -> tuple[npt.NDArray[np.bool_], list[Asked]]:
+        """Which keys get a row, and the admitters that were asked, with what they said; there is room for both."""
+        wanted: npt.NDArray[np.bool_] = rows < 0
+        asked: list[Asked] = []
         for table, admitter in enumerate(self.admitters):
             if not self.frozen[table] and admitter is None:
                 continue
@@ -124,9 +142,7 @@ class TableGroup:
         self.store.reserve(int(wanted.sum()))
         for admitter, own, admitted in asked:
             admitter.reserve(own, admitted)
-        for admitter, own, admitted in asked:
-            admitter.note(own, admitted, step)
-        self.store.insert(keys, rows, step, wanted)
+        return wanted, asked
 
     # --- backward ---------------------------------------------------------------------------------------------------
     def learned(self, scale: float) -> Update | None:

@@ -40,7 +40,8 @@ class Lookups:
     def run(self, packed: PackedIds, step: int | None) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """int32 [N], each id's row of its group's matrix, and the groups' matrices, float32 [U, D]; on `device`.
 
-        step: of the training; None: no row is made or noted.   Errors: BudgetError.
+        step: of the training; None: no row is made or noted.
+        Errors: BudgetError, before any table on the CPU has a new row.
         """
         rows: dict[int, torch.Tensor] = {}
         inverse = torch.empty(len(packed.values), dtype=torch.int32, device=self.device)
@@ -48,9 +49,15 @@ class Lookups:
             values, offsets = packed.values.cpu().numpy(), packed.offsets.cpu().numpy()
             starts, sizes = offsets[:, 0], offsets[:, -1] - offsets[:, 0]
             found = inverse.numpy() if inverse.device.type == "cpu" else np.empty(len(values), np.int32)
+            keys = {}
             for g, group in self._groups:
                 own = self._members[g]
-                rows[g] = group.lookup(self._tables[own], starts[own], sizes[own], values, found, step).to(self.device)
+                keys[g] = group.distinct(self._tables[own], starts[own], sizes[own], values, found)
+            if step is not None:
+                for g, group in self._groups:
+                    group.reserve(keys[g], step)
+            for g, group in self._groups:
+                rows[g] = group.look_up(keys[g], step).to(self.device)
             if inverse.device.type != "cpu":
                 inverse.copy_(torch.from_numpy(found))
         if self._on_devices:

@@ -88,7 +88,7 @@ class DeviceGroup:
         inverse: torch.Tensor,
         step: int | None,
     ) -> torch.Tensor:
-        """As of `TableGroup`, of tensors on the device."""
+        """What `distinct` and `look_up` of `TableGroup` give, of tensors on the device."""
         keys = self._unique.run(self._hash_keys, tables, starts, sizes, values, inverse)
         wanted = None
         if step is not None and (self._has_policies or not self.store.has_room(len(keys))):

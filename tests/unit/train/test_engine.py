@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -80,9 +82,12 @@ def one(pooling: str = "sum", **options: object) -> EmbeddingEngine:
 
 def test_in_eval_mode_nothing_changes() -> None:
     engine = one(default=0.25)
-    engine({"f": ids_of([[1], [2]])})
-    engine.zero_grad()
+    engine({"f": ids_of([[1], [2]])})["f"].sum().backward()
     engine.eval()
+    with pytest.raises(OptionError, match="rows learn in training alone"):
+        engine.step()
+    engine.zero_grad()
+    assert engine.step()
     out = engine({"f": ids_of([[1], [9], []])})["f"]
     assert not out.requires_grad and out[1].tolist() == [0.25] * 3 and out[2].tolist() == [0.0] * 3
     assert engine.table("t").ids().tolist() == [1, 2] and engine.groups[0].pending == []
@@ -245,6 +250,67 @@ def test_where_only_an_admission_has_no_room_nothing_is_noted() -> None:
         engine({"f": ids_of([[1], list(range(30, 45))])})
     after = engine.state_dict()
     assert all(torch.equal(before[name], after[name]) for name in before)
+
+
+def test_a_batch_that_the_last_table_refuses_makes_no_row_in_the_first() -> None:
+    tables = [TableConfig("a", 3), TableConfig("b", 300, admission=ByCount(2))]
+    engine = EmbeddingEngine([EmbeddingFeature(t.name, t) for t in tables], budget=40_000_000)
+    engine({t.name: ids_of([[1, 1]]) for t in tables})
+    before = {name: tensor.clone() for name, tensor in engine.state_dict().items()}
+    with pytest.raises(BudgetError, match="'b'"):
+        engine({"a": ids_of([[1, 2, 3]]), "b": ids_of([[*range(50_000), *range(50_000)]])})
+    after = engine.state_dict()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    assert all(len(group.pending) == 1 for group in engine.groups)
+
+
+def test_gradients_are_forgotten_but_not_who_waits_for_them() -> None:
+    """The order of most loops of torch: forward, zero_grad, backward, step."""
+    engine = one(initializer=Constant(1.0), optimizer=Sgd(1.0))
+    out = engine({"f": ids_of([[1]])})["f"]
+    out.sum().backward(retain_graph=True)
+    engine.zero_grad()
+    (2 * out).sum().backward()
+    engine.step()
+    assert engine.table("t").read(torch.tensor([1]))[0].tolist() == [[-1.0] * 3]
+    assert engine.groups[0].pending == []
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_scale_that_divides_nothing_is_refused(scale: float) -> None:
+    engine = one(initializer=Constant(1.0), optimizer=Sgd(1.0))
+    engine({"f": ids_of([[1]])})["f"].sum().backward()
+    with pytest.raises(OptionError, match="divided by this scale"):
+        engine.step(scale)
+    assert engine.step(torch.tensor(2.0)) and engine.table("t").read(torch.tensor([1]))[0][0, 0] == 0.5
+
+
+def test_tables_lie_on_a_cpu_or_a_gpu() -> None:
+    engine = one()
+    with pytest.raises(OptionError, match="meta"):
+        engine.to("meta")
+    assert engine({"f": ids_of([[1]])})["f"].device.type == "cpu"
+
+
+def test_threads_that_look_up_take_turns() -> None:
+    """Each id has one row, whichever thread asks first, and memory that one grows is not read by another."""
+    engine = one(initializer=Normal(0, 1))
+
+    def look_up(seed: int) -> None:
+        rng = np.random.default_rng(seed)
+        with torch.no_grad():
+            for size in rng.integers(1, 3000, 60).tolist():
+                engine({"f": ids_of([rng.integers(0, 100_000, size).tolist()])})
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(look_up, range(4)))
+    finally:
+        sys.setswitchinterval(interval)
+    ids = engine.table("t").ids()
+    assert len(ids) == len(ids.unique()) > 50_000
 
 
 def test_a_batch_without_rows_and_without_ids() -> None:
