@@ -6,7 +6,6 @@ Legend: F features; B batch rows; N ids of all features; W width of an output.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from colonnade.core.fork import Lock
 from colonnade.core.ragged import Ragged
 from colonnade.errors import BudgetError, GradientError, OptionError, listed
 from colonnade.train.engine_state import SETTINGS, load_group, moved, saved_group
@@ -71,7 +71,7 @@ class EmbeddingEngine(torch.nn.Module):
         self.seed, self.evict_every = seed, evict_every
         self.budget = Budget(budget)
         self.steps = 0
-        self._turn = threading.RLock()
+        self._turn = Lock()
         self.device = torch.device("cpu")
         self.groups = [
             group_of(configs, seed, self.budget, place_of(configs[0], self.device))
@@ -182,7 +182,7 @@ class EmbeddingEngine(torch.nn.Module):
             group.pending.clear()
         self.steps += 1
         if self.evict_every and self.steps % self.evict_every == 0 and self.training:
-            self.evict()
+            self._evict()
         return updates is not None
 
     def _fit(self, updates: list[tuple[Any, Any]]) -> list[tuple[Any, Any]] | None:
@@ -240,10 +240,13 @@ class EmbeddingEngine(torch.nn.Module):
         """
         if not self.training:
             raise OptionError("eviction runs in training alone", help="call train() first")
-        removed: dict[str, int] = {}
         with self._turn:
-            for group in self.groups:
-                removed |= group.evict(self.steps)
+            return self._evict()
+
+    def _evict(self) -> dict[str, int]:
+        removed: dict[str, int] = {}
+        for group in self.groups:
+            removed |= group.evict(self.steps)
         return removed
 
     def take_evicted(self) -> dict[str, torch.Tensor]:
@@ -325,11 +328,16 @@ class EmbeddingEngine(torch.nn.Module):
         unexpected_keys += unknown
         plans = [load_group(group, own) for group in self.groups]
         error_msgs += [problem for plan in plans for problem in plan.problems]
+        steps = own.get("steps", torch.tensor(0))
+        if steps.dtype != torch.int64 or steps.dim() != 0 or int(steps) < 0:
+            error_msgs.append(f"steps are {steps.dtype} {list(steps.shape)}, want torch.int64 [], not below 0")
         if error_msgs or unknown or any(name not in own for name in needed):
             return
         for plan in plans:
+            plan.reserve()
+        for plan in plans:
             plan.run()
-        self.steps = int(own["steps"])
+        self.steps = int(steps)
 
 
 def _any(marks: Sequence[Any]) -> bool:

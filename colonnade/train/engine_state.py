@@ -47,10 +47,14 @@ class Loading:
     tables: list[dict[str, torch.Tensor]] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def run(self) -> None:
-        """Replace them."""
-        self.group.pending.clear()
+    def reserve(self) -> None:
+        """Make room for their rows. Errors: BudgetError, before anything is replaced."""
         self.group.store.reserve(max(0, sum(len(t["ids"]) for t in self.tables) - self.group.store.num_rows))
+
+    def run(self) -> None:
+        """Replace them. Errors: as of `reserve`."""
+        self.reserve()
+        self.group.pending.clear()
         for number, tensors in enumerate(self.tables):
             self.group.tables[number].clear()
             self.group.fill(number, tensors)
@@ -76,17 +80,24 @@ def load_group(group: Group, state: Mapping[str, torch.Tensor]) -> Loading:
         made.tables.append(own)
         if any(part not in own for part in PARTS):
             continue
-        count = len(own["ids"])
+        count, gone = own["ids"].numel(), own["evicted"].numel()
+        settings = config.optimizer.settings
+        known = own.get(SETTINGS, torch.empty(0, dtype=torch.uint8))
         for part, dtype, shape in (
             ("ids", torch.int64, [count]),
             ("values", getattr(torch, config.dtype), [count, layout.embedding_dim]),
             ("states", torch.float32, [count, layout.num_states]),
             ("use", torch.int64, [count, 2]),
+            ("updates", torch.int64, []),
+            ("evicted", torch.int64, [gone]),
+            (SETTINGS, torch.uint8, [known.numel()]),
         ):
-            if own[part].dtype != dtype or list(own[part].shape) != shape:
-                got = f"{own[part].dtype} {list(own[part].shape)}"
+            given = own.get(part, known)
+            if given.dtype != dtype or list(given.shape) != shape:
+                got = f"{given.dtype} {list(given.shape)}"
                 made.problems.append(f"table {config.name!r}: {part} are {got}, want {dtype} {shape}")
-        settings = config.optimizer.settings
+        if made.problems:
+            continue
         made_by = bytes(own[SETTINGS].tolist()).decode(errors="replace") if SETTINGS in own else settings
         if made_by != settings:
             made.problems.append(

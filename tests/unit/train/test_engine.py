@@ -207,6 +207,39 @@ def test_a_state_that_does_not_fit_changes_nothing() -> None:
     assert engine.table("t").ids().tolist() == [5]
 
 
+@pytest.mark.parametrize(
+    ("part", "tensor", "said"),
+    [
+        ("t.ids", torch.tensor(5), r"ids are torch.int64 \[\], want torch.int64 \[1\]"),
+        ("t.updates", torch.tensor([1, 2]), r"updates are torch.int64 \[2\]"),
+        ("t.evicted", torch.tensor([1.5]), "evicted are torch.float32"),
+        ("t.evicted", torch.tensor(1), r"evicted are torch.int64 \[\]"),
+        ("t.settings", torch.tensor([1000]), "settings are torch.int64"),
+        ("steps", torch.tensor([1, 2]), "steps are"),
+        ("steps", torch.tensor(1.5), "steps are"),
+        ("steps", torch.tensor(-1), "not below 0"),
+    ],
+)
+def test_every_part_of_a_state_is_checked(part: str, tensor: torch.Tensor, said: str) -> None:
+    engine = one()
+    engine({"f": ids_of([[5]])})
+    before = engine.state_dict()
+    with pytest.raises(RuntimeError, match=said):
+        engine.load_state_dict({**before, part: tensor})
+    assert all(torch.equal(a, b) for a, b in zip(before.values(), engine.state_dict().values(), strict=True))
+
+
+def test_a_state_that_the_last_table_has_no_memory_for_changes_nothing() -> None:
+    features = [EmbeddingFeature(name, TableConfig(name, dim)) for name, dim in (("a", 3), ("b", 300))]
+    small, big = EmbeddingEngine(features, budget=40_000_000), EmbeddingEngine(features)
+    for engine, count in ((small, 1), (big, 50_000)):
+        engine({"a": ids_of([list(range(count))]), "b": ids_of([list(range(count))])})
+    before = small.state_dict()
+    with pytest.raises(BudgetError, match="'b'"):
+        small.load_state_dict(big.state_dict())
+    assert all(torch.equal(a, b) for a, b in zip(before.values(), small.state_dict().values(), strict=True))
+
+
 def test_a_state_says_what_made_it() -> None:
     """Between two eps lie other steps from the same state; another rate is what a schedule gives, too."""
     engine, other = one(optimizer=Adagrad(0.1, eps=1e-10)), one(optimizer=Adagrad(0.5, eps=1e-8))
