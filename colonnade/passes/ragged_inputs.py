@@ -32,6 +32,7 @@ from colonnade.ops.graph.sparse_to_dense import SparseToDense
 from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.strided_slice import StridedSlice
 from colonnade.ops.graph.string_to_hash_bucket import StringToHashBucket
+from colonnade.ops.graph.string_to_keyed_bucket import StringToKeyedBucket
 from colonnade.ops.graph.unsorted_segment_sum import UnsortedSegmentSum
 from colonnade.ops.graph.variable import Variable
 from colonnade.passes.base import Editor, Pass
@@ -234,7 +235,9 @@ def _source(values: Node) -> Node:
     return source if facts_of(source).shape == facts_of(values).shape else values
 
 
-_ELEMENTWISE = (Unary, Binary, AsString, Bucketize, Cast, Compare, LookupTableFind, Select, StringToHashBucket)
+_ELEMENTWISE = (
+    Unary, Binary, AsString, Bucketize, Cast, Compare, LookupTableFind, Select, StringToHashBucket, StringToKeyedBucket,
+)  # fmt: skip
 
 
 def _matrix_behind(node: Node) -> Node | None:

@@ -60,6 +60,10 @@ def lookups(tf: Any) -> dict[str, tuple[Callable[..., Any], Mapping[str, Any]]]:
             lambda t, ids: safe(t, tf.ragged.map_flat_values(_hash, ids).to_sparse()),
             {"ids": ragged("string")},
         ),
+        "ragged_hashed_with_a_key": (
+            lambda t, ids: safe(t, tf.ragged.map_flat_values(_hash_with_a_key, ids).to_sparse()),
+            {"ids": ragged("string")},
+        ),
         "kept_inside": (lambda t, ids: raw(t, tf.sparse.map_values(_inside, ids), None, combiner="sum"), ids),
     }
     return found
@@ -69,6 +73,10 @@ def _hash(x: Any) -> Any:
     return tensorflow().strings.to_hash_bucket_fast(x, 20)
 
 
+def _hash_with_a_key(x: Any) -> Any:
+    return tensorflow().strings.to_hash_bucket_strong(x, 20, [531351033820, 7])
+
+
 def _inside(x: Any) -> Any:
     tf = tensorflow()
     return tf.where(tf.logical_and(x >= 1, x < 12), x, tf.constant(3, tf.int64))
@@ -76,7 +84,8 @@ def _inside(x: Any) -> Any:
 
 NAMES = (
     *(f"{kind}{w}_{p}" for kind in ("safe", "raw", "ragged") for w in ("", "_weighted") for p in POOLINGS),
-    *("default", "fast", "fast_weighted", "ragged_as_sparse", "ragged_int32", "hashed", "ragged_hashed", "kept_inside"),
+    *("default", "fast", "fast_weighted", "ragged_as_sparse", "ragged_int32", "hashed", "ragged_hashed"),
+    *("ragged_hashed_with_a_key", "kept_inside"),
 )
 
 
