@@ -14,7 +14,7 @@ import torch
 
 from colonnade.core.quantize import encode
 from colonnade.core.ragged import Ragged
-from colonnade.errors import FeedError, OptionError, listed
+from colonnade.errors import OptionError, listed
 from colonnade.frontends.feature import Embedding, Feature
 from colonnade.frontends.feature_program import program_of
 from colonnade.frontends.feature_set import FeatureSet
@@ -25,7 +25,7 @@ from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature, problems
 from colonnade.train.features.fused import FusedTransform
 from colonnade.train.features.transformed import LookedUp, Transformed
 from colonnade.train.gradients import GradientPolicy
-from colonnade.train.ids import MOST_IDS, PackedIds, elements_of
+from colonnade.train.ids import PackedIds, check_count, elements_of
 from colonnade.train.initializers import Initializer
 from colonnade.train.optimizers import Optimizer
 from colonnade.train.ragged_rows import RaggedRows
@@ -181,8 +181,7 @@ class FeatureEngine(torch.nn.Module):
 
     def _packed(self, found: Transformed) -> PackedIds:
         """The ids where the transform has put them. Errors: FeedError where they are too many."""
-        if len(found.ids) > MOST_IDS:
-            raise FeedError("a batch with too many ids", got=f"{len(found.ids):,}", want=f"{MOST_IDS:,} at most")
+        check_count(len(found.ids))
         given = [found.sparse[f.name] for f in self.embedding.features]
         first = found.ids.storage_offset()
         starts = [x.values.storage_offset() - first if len(x.values) else 0 for x in given]

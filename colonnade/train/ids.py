@@ -37,6 +37,12 @@ class PackedIds:
         return self.offsets.shape[1] - 1
 
 
+def check_count(count: int) -> None:
+    """Errors: FeedError where a batch has more ids than can be numbered."""
+    if count > MOST_IDS:
+        raise FeedError("a batch with too many ids", got=f"{count:,}", want=f"{MOST_IDS:,} at most")
+
+
 def check(packed: PackedIds, num_features: int, with_lists: AbstractSet[int] = frozenset()) -> None:
     """Errors: FeedError, unless the ids are what `pack` gives: loops read them by address."""
     values, offsets, weights = packed.values, packed.offsets, packed.weights
@@ -131,8 +137,7 @@ def elements_of(ids: Ragged) -> torch.Tensor:
 def _packed(given: Sequence[Ragged]) -> PackedIds:
     weighted = tuple(ids.weights is not None for ids in given)
     starts = torch.tensor([0, *(len(ids.values) for ids in given)]).cumsum(0)
-    if int(starts[-1]) > MOST_IDS:
-        raise FeedError("a batch with too many ids", got=f"{int(starts[-1]):,}", want=f"{MOST_IDS:,} at most")
+    check_count(int(starts[-1]))
     weights = None
     if any(weighted):
         parts = [torch.ones(len(ids.values)) if ids.weights is None else ids.weights for ids in given]

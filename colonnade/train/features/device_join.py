@@ -11,12 +11,11 @@ import torch
 
 from colonnade.backends.gpu.transform import words as w
 from colonnade.backends.gpu.transform.arrange import Arranged
-from colonnade.errors import FeedError
 from colonnade.train.features.device_batch import Held
 from colonnade.train.features.device_views import Views
 from colonnade.train.features.transformed import LookedUp
 from colonnade.train.gpu.module import kernels
-from colonnade.train.ids import MOST_IDS, PackedIds
+from colonnade.train.ids import PackedIds, check_count
 
 Words = npt.NDArray[np.int64]
 BLOCK = 1024
@@ -39,8 +38,7 @@ class Join:
         views = self._views
         counts = views.counts(held, sizes)
         total = int(counts[views.is_integer].sum())
-        if total > MOST_IDS:
-            raise FeedError("a batch with too many ids", got=f"{total:,}", want=f"{MOST_IDS:,} at most")
+        check_count(total)
         ids = views.ids(arranged, out, total)
         given = self._given(held, arranged, out)
         device, num = out.device, held.rows + 1

@@ -113,11 +113,7 @@ class Views:
 
     def offsets_of(self, number: int, held: Held, arranged: Arranged, out: torch.Tensor, sizes: Words) -> Offsets:
         """Those of a field, or of a node: its own, and those of the value whose lists it has."""
-        return self._offsets(number, held, arranged, out.view(torch.uint8), sizes)
-
-    def _offsets(self, number: int, held: Held, arranged: Arranged, data: torch.Tensor, sizes: Words) -> Offsets:
-        """Those of a field, or of a node: its own, and those of the value whose lists it has."""
-        num_fields = len(self._plan.fields)
+        data, num_fields = out.view(torch.uint8), len(self._plan.fields)
         if number < num_fields:
             return held.offsets[number]
         lists = self._lists[number]

@@ -21,7 +21,7 @@ from colonnade.backends.cpu.transform_plan import Plan, Wanted, make_plan
 from colonnade.backends.memory import address_of
 from colonnade.core.expr import Apply
 from colonnade.core.ragged import Ragged
-from colonnade.errors import ConsistencyError, FeedError
+from colonnade.errors import ConsistencyError
 from colonnade.frontends.feature import Feature
 from colonnade.frontends.feature_set import FeatureSet, Known
 from colonnade.ops.cast import BOUNDS, Cast
@@ -29,7 +29,7 @@ from colonnade.train.compiled import LOOPS
 from colonnade.train.features.placed import Placed, Placer
 from colonnade.train.features.reference import ReferenceTransform
 from colonnade.train.features.transformed import LookedUp, Transformed, views_of
-from colonnade.train.ids import MOST_IDS, PackedIds
+from colonnade.train.ids import PackedIds, check_count
 from colonnade.train.loops import join
 
 Array = npt.NDArray[Any]
@@ -165,8 +165,7 @@ class FusedTransform:
         return Transformed(placed.rows, sparse, dense, found.ids)
 
     def _packed(self, found: _Found, looked_up: LookedUp) -> PackedIds:
-        if len(found.ids) > MOST_IDS:
-            raise FeedError("a batch with too many ids", got=f"{len(found.ids):,}", want=f"{MOST_IDS:,} at most")
+        check_count(len(found.ids))
         numbers, rows = looked_up.numbers, found.placed.rows
         words, starts = found.words[numbers], self._starts(found.words[:, t.COUNT // 8])[numbers]
         given = np.zeros((len(numbers), join.JOIN_BYTES // 8), np.int64)

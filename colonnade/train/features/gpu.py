@@ -43,7 +43,7 @@ from colonnade.ops.weigh import Weigh
 from colonnade.train.features.device_batch import DeviceStrings, Held, Packing, has_offsets, held_apart
 from colonnade.train.features.device_join import Join
 from colonnade.train.features.device_views import Views
-from colonnade.train.features.placed import Placer
+from colonnade.train.features.placed import Ends, Placer
 from colonnade.train.features.reference import ReferenceTransform
 from colonnade.train.features.transformed import LookedUp, Transformed
 from colonnade.train.ids import PackedIds
@@ -51,7 +51,6 @@ from colonnade.train.ids import PackedIds
 Array = npt.NDArray[Any]
 SLACK = 1.125
 """How much more room than the largest batch so far needed."""
-MOST_ENDS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +90,7 @@ class GpuTransform:
         self._views = Views(self.plan)
         self._placer = Placer(self._specs, len(self._specs))
         self._known: dict[Expr, int] = {}
-        self._ends: dict[tuple[int, int], torch.Tensor] = {}
+        self._ends_of = Ends(self.device)
         self._work = torch.zeros(2, dtype=torch.int64, device=self.device)
         self._last: tuple[Array, torch.Tensor] | None = None
         self._join: tuple[LookedUp, Join] | None = None
@@ -149,15 +148,6 @@ class GpuTransform:
         if len(x.offsets) != 1 or not torch.equal(x.offsets[0], torch.arange(x.rows + 1) * width):
             ReferenceTransform(self.features)(batch)
             raise _unexplained()
-
-    def _ends_of(self, rows: int, width: int) -> torch.Tensor:
-        """Offsets of rows of one width."""
-        found = self._ends.get((rows, width))
-        if found is None:
-            if len(self._ends) > MOST_ENDS:
-                self._ends.clear()
-            found = self._ends[rows, width] = torch.arange(rows + 1, device=self.device) * width
-        return found
 
     def _apart(self, batch: Mapping[str, Any]) -> DeviceBatch:
         """A batch of tensors on the device; its header is copied, unless it is the last one."""

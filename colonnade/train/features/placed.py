@@ -41,6 +41,25 @@ FEWEST = 8
 """So many dense fields of one kind are worth a loop of their own."""
 
 
+MOST_ENDS = 64
+
+
+class Ends:
+    """Offsets of rows of one width, int64 [rows + 1] on a device; a few are kept."""
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self._device = device
+        self._kept: dict[tuple[int, int], torch.Tensor] = {}
+
+    def __call__(self, rows: int, width: int) -> torch.Tensor:
+        found = self._kept.get((rows, width))
+        if found is None:
+            if len(self._kept) > MOST_ENDS:
+                self._kept.clear()
+            found = self._kept[rows, width] = torch.arange(rows + 1, device=self._device) * width
+        return found
+
+
 @dataclass(frozen=True)
 class _Run:
     """Dense fields of one dtype and width. numbers: int64, which ones."""
@@ -67,7 +86,7 @@ class Placer:
     def __init__(self, specs: Sequence[FieldSpec], num_values: int) -> None:
         self.specs = tuple(specs)
         self.num_values = num_values
-        self._ends: dict[tuple[int, int], torch.Tensor] = {}
+        self._ends_of = Ends()
         self._dummy = np.zeros(8, np.int64)
         self._runs = _runs(self.specs)
         prepare()
@@ -146,14 +165,6 @@ class Placer:
                 raise Unusual
             value = texts
         return Ragged(value, (self._ends_of(rows, spec.width),))
-
-    def _ends_of(self, rows: int, width: int) -> torch.Tensor:
-        found = self._ends.get((rows, width))
-        if found is None:
-            if len(self._ends) > 64:
-                self._ends.clear()
-            found = self._ends[rows, width] = torch.arange(rows + 1) * width
-        return found
 
     def _words(self, value: Ragged, spec: FieldSpec, row: list[int], alive: list[Any]) -> None:
         """Write the words of a field."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from colonnade.errors import ShapeError
 from colonnade.train.gpu.store import Rows, Store
+from colonnade.train.tables.checks import check_distinct, check_ids, check_values
 
 
 class DeviceTable:
@@ -40,12 +40,9 @@ class DeviceTable:
 
         Errors: ShapeError for values that do not fit or ids that repeat; BudgetError. Nothing is changed then.
         """
-        flat, want, where = self._flat(ids), [len(ids), self.embedding_dim], f"table {self.name!r}"
-        if list(values.shape) != want or not values.dtype.is_floating_point:
-            got = f"{values.dtype} {list(values.shape)}"
-            raise ShapeError("values that are no rows of the table", where=where, got=got, want=f"floats {want}")
-        if len(flat.unique()) != len(flat):
-            raise ShapeError("ids that repeat", where=where, want="each id once, as it has one row")
+        flat = self._flat(ids)
+        check_values(self.name, values, len(flat), self.embedding_dim)
+        check_distinct(self.name, len(flat.unique()), len(flat))
         keys = self.store.keys(self.number, flat)
         rows = self.store.find(keys)
         self.store.insert(keys, rows)
@@ -66,8 +63,5 @@ class DeviceTable:
         return self.store.find(self.store.keys(self.number, ids))
 
     def _flat(self, ids: torch.Tensor) -> torch.Tensor:
-        if ids.dtype != torch.int64 or ids.dim() != 1:
-            got = f"{ids.dtype} {list(ids.shape)}"
-            where = f"table {self.name!r}"
-            raise ShapeError("ids that are not a list of int64", where=where, got=got, want="int64 [N]")
+        check_ids(self.name, ids)
         return ids.detach().to(self.store.device).contiguous()

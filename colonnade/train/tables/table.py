@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.errors import ShapeError
+from colonnade.train.tables.checks import check_distinct, check_ids, check_values
 from colonnade.train.tables.store import CARRIER, Ids, Keys, Rows, Store
 
 Array = npt.NDArray[Any]
@@ -73,11 +73,7 @@ class DynamicTable:
         return distinct, inverse
 
     def _flat(self, ids: torch.Tensor) -> Ids:
-        if ids.dtype != torch.int64 or ids.dim() != 1:
-            got = f"{ids.dtype} {list(ids.shape)}"
-            raise ShapeError(
-                "ids that are not a list of int64", where=f"table {self.name!r}", got=got, want="int64 [N]"
-            )
+        check_ids(self.name, ids)
         return ids.detach().contiguous().numpy()
 
     def _find(self, ids: Ids) -> tuple[Keys, Rows]:
@@ -91,13 +87,9 @@ class DynamicTable:
 
     def _written(self, ids: torch.Tensor, values: torch.Tensor) -> tuple[Ids, Array]:
         """The ids, which are distinct, and the values as they are stored."""
-        flat, want = self._flat(ids), [len(ids), self.embedding_dim]
-        where = f"table {self.name!r}"
-        if list(values.shape) != want or not values.dtype.is_floating_point:
-            got = f"{values.dtype} {list(values.shape)}"
-            raise ShapeError("values that are no rows of the table", where=where, got=got, want=f"floats {want}")
-        if len(np.unique(flat)) != len(flat):
-            raise ShapeError("ids that repeat", where=where, want="each id once, as it has one row")
+        flat = self._flat(ids)
+        check_values(self.name, values, len(flat), self.embedding_dim)
+        check_distinct(self.name, len(np.unique(flat)), len(flat))
         stored = values.detach().to(self.dtype).contiguous()
         carrier = CARRIER[self.store.layout.dtype]
         raw: Array = stored.view(torch.int16).numpy() if self.dtype == torch.bfloat16 else stored.numpy()
