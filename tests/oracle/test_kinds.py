@@ -16,7 +16,7 @@ from colonnade.executable import Executable
 from colonnade.ir.table_types import TYPES, with_types
 from colonnade.testing.fuzz.draw import _ATTRIBUTES as FUZZ_KINDS
 from colonnade.testing.kinds.saved import feed_of, output_of, save_model
-from colonnade.testing.kinds.table import BACKENDS, STYLES, Cell, cells, gap_of, kinds, page
+from colonnade.testing.kinds.table import BACKENDS, STYLES, cells, gap_of, kinds, page
 from colonnade.testing.oracle import TensorFlowModel
 
 ROWS = (0, 1, 2, 9)
@@ -87,11 +87,16 @@ def test_an_artifact_of_every_kind_answers_alike(style: str, built: Built, tmp_p
         np.testing.assert_allclose(of_gpu[name], want, 1e-6, 1e-6, equal_nan=True, err_msg=name)
 
 
-@pytest.mark.parametrize("cell", REFUSED, ids=lambda c: f"{c.style}-{c.kind}")
-def test_what_does_not_work_is_refused(cell: Cell, tmp_path: Path) -> None:
-    path = save_model([cell], tmp_path / "model")
-    with pytest.raises(ColonnadeError):  # where it compiles, the table has to say `ok`
-        compiler.lower(path)
+def test_what_does_not_work_is_refused(tmp_path: Path) -> None:
+    compiled = []
+    for number, cell in enumerate(REFUSED):  # one after the other: the table may have none
+        path = save_model([cell], tmp_path / f"model{number}")
+        try:
+            compiler.lower(path)
+        except ColonnadeError:
+            continue
+        compiled.append(f"{cell.style} {cell.kind}")  # the table has to say `ok`
+    assert not compiled
 
 
 @pytest.mark.parametrize("dtype", TYPES)
