@@ -14,7 +14,7 @@ from colonnade.backends.cpu.intrinsics import prefetch, scratch
 from colonnade.backends.memory import inlined, load_i32, load_i64, load_u64, store_i32, store_i64, store_u64
 from colonnade.train.loops import words as w
 from colonnade.train.loops.entry import entry
-from colonnade.train.loops.slots import ABREAST, BITS, EMPTY, LOW, U64, hash_of, table_at
+from colonnade.train.loops.slots import ABREAST, hash_of, table_at
 
 # A feature.
 TABLE = 0
@@ -24,7 +24,8 @@ INVERSE = 24  # address of the number of each id's key, int32, written
 MASK = 32  # the number of slots of its table less one: at least twice as many as ids of all its features
 UNIQUE_BYTES = 40
 
-CACHED = 1 << 12
+SLOT_BYTES = 4
+CACHED = 1 << 13
 """So many slots stay in the nearest cache: nothing has to be asked for ahead."""
 
 _hashes = scratch(8 * ABREAST)
@@ -44,21 +45,19 @@ def _number(
     counts: int,
 ) -> int:
     """The number of a key; `found` where it is new, and then written down."""
-    tag, at = h >> BITS, np.int64(h) & mask
+    at = np.int64(h) & mask
     while True:
-        slot = load_u64(slots + 8 * at)
-        if slot == EMPTY:
-            store_u64(slots + 8 * at, (tag << BITS) | U64(found + 1))
+        u = load_i32(slots + SLOT_BYTES * at) - 1
+        if u < 0:
+            store_i32(slots + SLOT_BYTES * at, np.int32(found + 1))
             store_u64(hashes + 8 * found, h)
             store_i64(tables + 8 * found, table)
             store_i64(ids + 8 * found, id_)
             store_i32(counts + 4 * found, np.int32(1))
             return found
-        if slot >> BITS == tag:
-            u: int = np.int64(slot & LOW) - 1
-            if load_u64(hashes + 8 * u) == h:
-                store_i32(counts + 4 * u, np.int32(load_i32(counts + 4 * u) + 1))
-                return u
+        if load_u64(hashes + 8 * u) == h:
+            store_i32(counts + 4 * u, np.int32(load_i32(counts + 4 * u) + 1))
+            return u
         at = (at + 1) & mask
 
 
@@ -68,21 +67,20 @@ def _foresee(slots: int, mask: int, key: np.uint64, values: int, n: int, room: i
     for i in range(n):
         h = hash_of(key, load_i64(values + 8 * i))
         store_u64(room + 8 * i, h)
-        prefetch(slots + 8 * (np.int64(h) & mask))
+        prefetch(slots + SLOT_BYTES * (np.int64(h) & mask))
     for i in range(n):
-        h = load_u64(room + 8 * i)
-        slot = load_u64(slots + 8 * (np.int64(h) & mask))
-        if slot >> BITS == h >> BITS and slot != EMPTY:
-            u = np.int64(slot & LOW) - 1
-            prefetch(hashes + 8 * u)
-            prefetch(counts + 4 * u)
+        # Of an empty slot too: to ask for nothing costs less than to guess whether there is something to ask for.
+        u = load_i32(slots + SLOT_BYTES * (np.int64(load_u64(room + 8 * i)) & mask)) - 1
+        prefetch(hashes + 8 * u)
+        prefetch(counts + 4 * u)
 
 
 @entry
 def unique(store: int, features: int, count: int, slots: int, hashes: int, tables: int, ids: int, counts: int) -> int:
     """Number the distinct (table, id); gives how many there are.
 
-    features: those of one table are neighbours.   slots: uint64, as many as the largest table has; overwritten.
+    features: those of one table are neighbours.
+    slots: int32, number + 1, 0: empty; as many as the largest table has; overwritten.
     hashes, tables, ids, counts: of the keys, written.
     """
     found, previous, room = 0, -1, _hashes()
@@ -92,7 +90,7 @@ def unique(store: int, features: int, count: int, slots: int, hashes: int, table
         values, inverse, size = load_i64(feature + IDS), load_i64(feature + INVERSE), load_i64(feature + SIZE)
         if table != previous:
             for s in range(mask + 1):
-                store_u64(slots + 8 * s, EMPTY)
+                store_i32(slots + SLOT_BYTES * s, np.int32(0))
             previous = table
         key = load_u64(table_at(store, table) + w.HASH_KEY)
         if mask < CACHED:

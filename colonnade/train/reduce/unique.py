@@ -27,7 +27,7 @@ class Unique:
 
     def __init__(self) -> None:
         self._loops = LOOPS.warm()
-        self._slots = np.zeros(FEWEST_SLOTS, np.uint64)
+        self._slots = np.zeros(FEWEST_SLOTS, np.int32)
 
     def run(self, store: Store, tables: Array, starts: Array, sizes: Array, values: Array, inverse: Array) -> Keys:
         """The distinct keys: table by table, in the order in which they first occur.
@@ -45,9 +45,8 @@ class Unique:
         num_slots = _slots(tables, sizes)
         features[:, loop.MASK // 8] = num_slots[order] - 1
         if len(num_slots) and num_slots.max() > len(self._slots):
-            self._slots = np.zeros(num_slots.max(), np.uint64)
-        tables_U, ids_U = np.empty(total, np.int64), np.empty(total, np.int64)
-        keys = Keys(np.empty(total, np.uint64), tables_U, ids_U, np.empty(total, np.int32))
+            self._slots = np.zeros(num_slots.max(), np.int32)
+        keys = Keys.empty(total)
         written = [address_of(x) for x in (keys.hashes, keys.tables, keys.ids, keys.counts)]
         at = (store.at, address_of(features), len(features), address_of(self._slots))
         return keys.take(slice(0, self._loops["unique"](*at, *written)))

@@ -29,6 +29,8 @@ HUGE = 1 << 21
 """A huge page begins at a multiple. Without them, finding the page of a row costs as much as reading it."""
 FEWEST_SLOTS = 64
 LINE = 64
+KEY_BYTES = 28
+"""What is written of a key."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,19 @@ class Keys:
     tables: npt.NDArray[np.int64]
     ids: Ids
     counts: npt.NDArray[np.int32]
+
+    @staticmethod
+    def empty(count: int) -> Keys:
+        """Room for so many keys. Facts: of many, in one piece, so that huge pages hold them."""
+        size = KEY_BYTES * count
+        if size < BLOCK_BYTES:
+            tables, ids = np.empty(count, np.int64), np.empty(count, np.int64)
+            return Keys(np.empty(count, np.uint64), tables, ids, np.empty(count, np.int32))
+        memory, start = _aligned(size)
+        begin = start - address_of(memory)
+        words = memory[begin : begin + 24 * count].view(np.int64).reshape(3, count)
+        counts = memory[begin + 24 * count : begin + size].view(np.int32)
+        return Keys(words[0].view(np.uint64), words[1], words[2], counts)
 
     def __len__(self) -> int:
         return len(self.ids)
