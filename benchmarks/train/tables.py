@@ -87,10 +87,10 @@ def unique(count: int, kind: str) -> Iterator[Line]:
     other = clock.events([lambda: torch.unique(ids, return_inverse=True)]).p50
     for ordered in (False, True):
         work = Unique(DEVICE, ordered=ordered)
-        keys = work.run(zero + 12345, zero, zero, size, ids, inverse)
+        keys, _ = work.run(zero + 12345, zero, zero, size, ids, inverse, zero)
         right = torch.equal(keys.ids[inverse.long()], ids) and torch.equal(keys.ids.sort().values, theirs)
         right = right and torch.equal(torch.bincount(inverse, minlength=len(keys)), keys.counts.long())
-        ours = clock.events([lambda work=work: work.run(zero + 12345, zero, zero, size, ids, inverse)]).p50
+        ours = clock.events([lambda work=work: work.run(zero + 12345, zero, zero, size, ids, inverse, zero)]).p50
         name = f"unique{', ordered' if ordered else ''}, {kind}"
         yield Line(name, count, right, None, 1e6 * ours, "torch.unique", 1e6 * other)
 

@@ -89,7 +89,8 @@ class DeviceGroup:
         step: int | None,
     ) -> torch.Tensor:
         """What `distinct` and `look_up` of `TableGroup` give, of tensors on the device."""
-        keys = self._unique.run(self._hash_keys, tables, starts, sizes, values, inverse)
+        keys, numbers = self._unique.run(self._hash_keys, tables, starts, sizes, values, inverse, self.store.numbers)
+        self.store.know(numbers)
         wanted = None
         if step is not None and (self._has_policies or not self.store.has_room(len(keys))):
             # Where memory or policies may refuse, nothing is noted before they are asked.
@@ -119,7 +120,7 @@ class DeviceGroup:
                 admitted = admitter.admit(own, step)
                 wanted[asked] = torch.from_numpy(admitted).to(self.device)
                 told.append((admitter, own, admitted))
-        self.store.reserve(int(wanted.sum()))
+        self.store.reserve(int(wanted.sum()), len(keys))
         for asked_one, own, admitted in told:
             asked_one.reserve(own, admitted)
         for asked_one, own, admitted in told:

@@ -108,10 +108,19 @@ class Store:
         """The hash key of each table."""
         return self._words[:, 0].contiguous()
 
+    @property
+    def numbers(self) -> torch.Tensor:
+        """What `know` is told, int64 [3], on the device."""
+        return self._counters[:3]
+
+    def know(self, numbers: Sequence[int]) -> None:
+        """Take what `numbers` was when all that is enqueued so far was done: bounds are exact then."""
+        rows, self._most_free, self._most_used = numbers
+        self._most_rows = rows - self._most_free
+
     def _measure(self) -> None:
         """Make what is known of the device's numbers exact."""
-        rows, self._most_free, self._most_used = self._counters[:3].tolist()
-        self._most_rows = rows - self._most_free
+        self.know(self.numbers.tolist())
 
     @property
     def row_bytes(self) -> int:
@@ -119,13 +128,22 @@ class Store:
         return self.places.row_bytes
 
     # --- growing ----------------------------------------------------------------------------------------------------
-    def reserve(self, more: int) -> None:
-        """Make room for so many new rows. Errors: BudgetError, before anything is changed."""
-        if self.has_room(more):
+    def reserve(self, more: int, spare: int = 0) -> None:
+        """Make room for so many new rows. Errors: BudgetError, before anything is changed.
+
+        spare: where memory allows, make room for so many more: the next batch, of which each key might be new, then
+        has room without a question to the device.
+        """
+        if self.has_room(more + spare):
             return
         self._measure()
-        if not self.has_room(more):
-            self._grow(more)
+        if self.has_room(more + spare):
+            return
+        try:
+            self._grow(more + spare)
+        except BudgetError:
+            if not self.has_room(more):
+                self._grow(more)
 
     def has_room(self, more: int) -> bool:
         """Whether so many new rows surely fit. Facts: does not wait for the device."""
@@ -241,7 +259,7 @@ class Store:
         more = len(keys)
         if not self.has_room(more):
             more = int(new.sum())
-            self.reserve(more)
+            self.reserve(more, len(keys))
         order = new.cumsum(0)
         dim, states = self.layout.embedding_dim, self.layout.num_states
         self._launch(

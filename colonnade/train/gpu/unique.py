@@ -62,8 +62,9 @@ class Unique:
         sizes: torch.Tensor,
         values: torch.Tensor,
         inverse: torch.Tensor,
-    ) -> Keys:
-        """The distinct keys. Facts: waits for the device once, for their number.
+        beside: torch.Tensor,
+    ) -> tuple[Keys, list[int]]:
+        """The distinct keys, and the numbers `beside`. Facts: waits for the device once, for theirs and for these.
 
         hash_keys: int64 [tables].   tables, starts, sizes: int64 [F], of each feature its table and where its ids lie,
         which are not another feature's.   values: int64 [N].   inverse: int32 [N], the number of each id's key,
@@ -72,7 +73,7 @@ class Unique:
         count, num = len(values), len(tables)
         made = self._room(count)
         if num == 0 or count == 0:
-            return made.take(slice(0, 0))
+            return made.take(slice(0, 0)), beside.tolist()
         features, owning, counting = self._described(hash_keys, tables, starts, sizes)
         found = torch.zeros(1, dtype=torch.int32, device=self.device)
         numbers = torch.empty(count, dtype=torch.int32, device=self.device)
@@ -95,7 +96,8 @@ class Unique:
         programs = -(-count // COUNTING) + num
         constants = {"BLOCK": COUNTING, "COUNTED": COUNTED, "FIRST": FIRST}
         self._kernels.launch("settle", programs, features, counting, num, inverse, numbers, made.counts, **constants)
-        return made.take(slice(0, int(found)))
+        told = torch.cat((found, beside)).tolist()
+        return made.take(slice(0, told[0])), told[1:]
 
     def _stamped(self, count: int, tables: int) -> tuple[torch.Tensor, torch.Tensor, int, int, int]:
         """Slots that count as empty, and what the kernel must know of them."""

@@ -153,9 +153,23 @@ def test_growth_moves_no_row(device: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_room_is_made_for_a_batch_more(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK_BYTES", 1 << 12)
+    _, other = both(device, 8)
+    keys = other.keys(0, torch.arange(100))
+    other.insert(keys, other.find(keys))
+    other.know(other.numbers.tolist())
+    assert other.has_room(len(keys)) and other.num_rows == 100
+    tight = both(device, 8, budget=Budget(other.budget.used - 1))[1]
+    tight.insert(keys, tight.find(keys))
+    assert tight.num_rows == 100 and not tight.has_room(len(keys))
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_keys_with_one_hash_are_told_apart(device: str) -> None:
     """All keys begin their search in one bucket, and have one tag."""
     _, other = both(device)
+    other.reserve(100)  # a map that grows computes the hashes anew
     pairs = [(table, id_) for id_ in range(20) for table in (0, 1)]
     zeros = torch.zeros(len(pairs), dtype=torch.int64, device=device)
     tables, ids = (torch.tensor(x, device=device) for x in zip(*pairs, strict=True))

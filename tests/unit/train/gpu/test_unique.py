@@ -31,7 +31,8 @@ def check(unique: Unique, features: list[tuple[int, list[int]]], hash_keys: tupl
     inverse = torch.full((len(values),), -7, dtype=torch.int32, device=device)
     keys_of = torch.from_numpy(np.array(hash_keys, np.uint64).view(np.int64)).to(device)
     where = (torch.from_numpy(starts).to(device), torch.from_numpy(sizes).to(device))
-    keys = unique.run(keys_of, tables, *where, values, inverse)
+    keys, numbers = unique.run(keys_of, tables, *where, values, inverse, torch.tensor([2**40], device=device))
+    assert numbers == [2**40]
     want, numbers = reference(tables.tolist(), [np.array(ids, np.int64) for _, ids in features])
     found = list(zip(keys.tables.tolist(), keys.ids.tolist(), strict=True))
     flat = [want[number] for part in numbers for number in part]
