@@ -319,7 +319,7 @@ class CpuBackend:
     ) -> HostRunner:
         """The columns of every layout and the dense rest, on the host."""
         columns = [self.compile(program, weights, x, id_policy=id_policy, threads=threads) for x in layouts]
-        return HostRunner(program, weights, columns, partial(taped, threads=threads))
+        return HostRunner(program, weights, columns, partial(taped, threads=threads, tables=weights.tables))
 
     def export_compiled(self, folder: Path) -> tuple[Path, ...]:
         """The engine's code for this machine's CPU and for x86-64-v3."""

@@ -31,6 +31,7 @@ from colonnade.backends.lanes import (
 from colonnade.backends.memory import kernel, load_f32, load_i32, load_i64, store_f32, store_i64
 from colonnade.backends.tape import words as w
 from colonnade.backends.tape.products import product
+from colonnade.backends.tape.sparse import gather, sift
 
 ZERO, ONE = np.float32(0), np.float32(1)
 
@@ -301,7 +302,11 @@ def _step(call: int, step: int, row: int, rows: int) -> None:
         _compare(inner, out, so, a, sa, pa, b, sb, pb, rows, n)
     elif code == w.PRODUCT:
         weights, relu = _address(call, fourth, row), load_i64(step + w.RELU) != 0
-        product(out, so, a, sa, weights, b, relu, rows, inner, n)
+        product(out, so, a, sa, weights, b, relu, rows, inner, n, load_i64(step + w.ADDED) == 0)
+    elif code == w.SIFT:
+        sift(out, so, a, sa, b, inner, _address(call, fourth, 0), rows)
+    elif code == w.GATHER:
+        gather(out, so, a, b, rows, n)
     else:
         c, sc, pc = _address(call, fourth, row), _stride(call, fourth), load_i64(fourth + w.PITCH)
         _select(out, so, a, sa, pa, b, sb, pb, c, sc, pc, rows, n)

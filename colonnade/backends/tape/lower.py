@@ -17,6 +17,7 @@ from colonnade.backends.dense import DensePlan
 from colonnade.backends.tape.part import Part, Unfit, Value
 from colonnade.backends.tape.steps import STEPS
 from colonnade.backends.tape.tape import Tape, TapeCall
+from colonnade.backends.tape.zeros import Ranges, Rows, mostly_zero
 from colonnade.ir.program import ITEM, OWN, PLACE, Input, Instruction, Output, Program, Ref, operands, refs_in
 
 FEWEST = 3
@@ -31,14 +32,20 @@ PRODUCTS = ("aten.linear", "aten.mm", "aten.addmm")
 LINEAR, AFTER = "aten.linear.default", f"{OWN}after"
 
 
-def taped(program: Program, params: Mapping[str, torch.Tensor], threads: int = 1) -> DensePlan:
+def taped(
+    program: Program,
+    params: Mapping[str, torch.Tensor],
+    threads: int = 1,
+    tables: Mapping[str, Rows] | None = None,
+) -> DensePlan:
     """The plan of a dense rest on the host, with tapes in the place of what they do.
 
-    threads: that a tape may use.
+    threads: that a tape may use.   tables: rows of each, so that products skip the zeros of marks.
     """
     plan = DensePlan(program, params)
     left, constants = plan.rest
-    lowering = _Lowering(replace(program, dense=left), constants, threads)
+    rest = replace(program, dense=left)
+    lowering = _Lowering(rest, constants, threads, mostly_zero(rest, tables) if tables else {})
     lines, ops = lowering.lowered()
     return (
         DensePlan(replace(program, dense=lines), constants, ops=ops, arrays=lowering.arrays) if len(ops) > 1 else plan
@@ -55,8 +62,11 @@ class _Segment:
 
 
 class _Lowering:
-    def __init__(self, program: Program, params: Mapping[str, torch.Tensor], threads: int) -> None:
+    def __init__(
+        self, program: Program, params: Mapping[str, torch.Tensor], threads: int, zeros: Mapping[str, Ranges]
+    ) -> None:
         self._program = program
+        self._zeros = zeros
         self._threads = threads
         self._params = params
         self._known: dict[str, Value] = {}
@@ -95,7 +105,7 @@ class _Lowering:
         make = STEPS.get(line.op)
         if make is None:
             return False
-        segment = self._open or _Segment(Part(self._most_weights))
+        segment = self._open or _Segment(Part(self._most_weights, self._zeros))
         try:
             value = make(segment.part, line, [self._operand(a) for a in line.args])
         except Unfit:

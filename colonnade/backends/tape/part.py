@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ import torch
 from colonnade.backends.lanes import LANES
 from colonnade.backends.tape import words as w
 from colonnade.backends.tape.products import PANEL
+from colonnade.backends.tape.zeros import Ranges
 from colonnade.core.dims import Dim
 
 Array = npt.NDArray[Any]
@@ -89,6 +90,7 @@ class Step:
     operands: tuple[tuple[Place, int], ...]
     inner: int = 0
     relu: bool = False
+    added: bool = False
 
     @property
     def target(self) -> Place:
@@ -105,10 +107,11 @@ class Part:
     """The steps of one tape so far.
 
     work: of a row, in multiplications or as long.   most_weights: elements of a matrix that it may hold.   tile: most
-    rows that pass through all steps at a time.
+    rows that pass through all steps at a time.   zeros: elements that are zero in most rows, of values by name.
     """
 
     most_weights: int = 1 << 15
+    zeros: Mapping[str, Ranges] = field(default_factory=dict)
     rows: sympy.Symbol | None = None
     work: int = 0
     tile: int = w.TILE
@@ -171,10 +174,19 @@ class Part:
         self.places[name] = place
         self.put(code, width, place, *operands, inner=inner, relu=relu)
 
-    def put(self, code: int, width: int, target: Place, *operands: Place, inner: int = 0, relu: bool = False) -> None:
+    def put(
+        self,
+        code: int,
+        width: int,
+        target: Place,
+        *operands: Place,
+        inner: int = 0,
+        relu: bool = False,
+        added: bool = False,
+    ) -> None:
         """A step that writes where something lies already."""
         taken = tuple((p, 0 if p.one or (p.width == 1 and width > 1) else p.home.itemsize) for p in operands)
-        self.steps.append(Step(code, width, ((target, target.home.itemsize), *taken), inner, relu))
+        self.steps.append(Step(code, width, ((target, target.home.itemsize), *taken), inner, relu, added))
 
     def settle(self, tensors: Sequence[str], results: Sequence[Value]) -> int:
         """Give every home its place; gives the bytes of scratch memory.
@@ -208,7 +220,7 @@ class Part:
         table = np.zeros((len(self.steps), STEP_WORDS), np.int64)
         for row, step in zip(table, self.steps, strict=True):
             row[w.CODE // 8], row[w.WIDTH // 8] = step.code, step.width
-            row[w.INNER // 8], row[w.RELU // 8] = step.inner, step.relu
+            row[w.INNER // 8], row[w.RELU // 8], row[w.ADDED // 8] = step.inner, step.relu, step.added
             for k, (place, pitch) in enumerate(step.operands):
                 base, offset = place.home.at
                 stride = place.home.width * place.home.itemsize if place.each else 0

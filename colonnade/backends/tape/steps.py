@@ -14,6 +14,8 @@ import torch
 
 from colonnade.backends.tape import words as w
 from colonnade.backends.tape.part import Home, Part, Place, Unfit, Value
+from colonnade.backends.tape.products import PANEL
+from colonnade.backends.tape.zeros import Ranges, complement
 from colonnade.core.dims import Dim
 from colonnade.ir.program import PLACE, Instruction
 
@@ -22,6 +24,8 @@ Maker = Callable[[Part, Instruction, Sequence[Any]], Value]
 F32 = torch.float32
 OWN_CACHE = 1 << 15
 """Elements of a matrix that the caches of one CPU hold beside what else they hold."""
+SIFTED = 8
+"""Multiplications that it costs to look at an element of a row."""
 SLOW = 32
 """Multiplications that an exponential costs."""
 NOWHERE = Place(Home(0, 4, address=0), 0, each=False)
@@ -156,11 +160,49 @@ def _product(part: Part, line: Instruction, x: Any, matrix: Any, bias: Any) -> V
     _demand(not part.place(x).one)
     value = Value(line.output, (x.rows, width), F32)
     held = NOWHERE if bias is None else part.bias(bias.constant)
-    part.add(w.PRODUCT, value.name, width, part.place(x), held, part.matrix(matrix), inner=x.width)
-    part.work += matrix.numel()
+    skipped = _skipped(part.zeros.get(x.name, ()), matrix)
     if matrix.numel() > OWN_CACHE:
         part.tile = w.LARGE_TILE
+    if skipped:
+        _sparse_product(part, value, x, matrix, held, skipped)
+        return value
+    part.add(w.PRODUCT, value.name, width, part.place(x), held, part.matrix(matrix), inner=x.width)
+    part.work += matrix.numel()
     return value
+
+
+def _skipped(ranges: Ranges, matrix: torch.Tensor) -> Ranges:
+    """Those that a product is to skip. Facts: zero times what is not finite is NaN, so such rows are not skipped."""
+    kept = tuple((b, e) for b, e in ranges if bool(matrix[b:e].isfinite().all()))
+    if not complement(kept, matrix.shape[0]):
+        kept = kept[:-1]  # something is to be multiplied
+    saved = sum(e - b for b, e in kept) * matrix.shape[1]
+    return kept if matrix.shape[1] % PANEL == 0 and saved > SIFTED * matrix.shape[0] else ()
+
+
+def _sparse_product(part: Part, value: Value, x: Value, matrix: torch.Tensor, bias: Place, skipped: Ranges) -> None:
+    """The zeros of some ranges are not multiplied: what is not zero is listed, and the rest of the row copied."""
+    rest = complement(skipped, x.width)
+    ranges = sorted([*((b, e - b, 1) for b, e in skipped), *((b, e - b, 0) for b, e in rest)])
+    listed, copied = (torch.cat([matrix[b:e] for b, e in some]) if some else matrix[:0] for some in (skipped, rest))
+    width = matrix.shape[1]
+    lists, dense = Home(len(listed) + 2, 8), Home(len(copied), 4)
+    part.put(
+        w.SIFT,
+        len(copied),
+        Place(dense, len(copied)),
+        part.place(x),
+        part.constant(torch.tensor(ranges)),
+        Place(lists, lists.width),
+        inner=len(ranges),
+    )
+    target = Place(Home(width, 4), width)
+    part.places[value.name] = target
+    part.put(w.GATHER, width, target, Place(lists, lists.width), part.constant(listed))
+    part.put(
+        w.PRODUCT, width, target, Place(dense, len(copied)), bias, part.matrix(copied), inner=len(copied), added=True
+    )
+    part.work += copied.numel() + len(skipped) * width
 
 
 def _constant(value: Any) -> torch.Tensor:

@@ -17,7 +17,7 @@ from colonnade.backends.code_cache import CodeCache, Results
 from colonnade.backends.dense import DensePlan
 from colonnade.backends.memory import address_of
 from colonnade.backends.pool import POOL
-from colonnade.backends.tape import kernels, products
+from colonnade.backends.tape import kernels, products, sparse
 from colonnade.backends.tape import words as w
 from colonnade.errors import ShapeError
 
@@ -28,7 +28,7 @@ PAIR = w.BASE_BYTES // 8
 PARALLEL_WORK = 1 << 20
 """Multiplications from which on helpers give more than they cost: some 20 microseconds."""
 TILES_A_THREAD = 2
-LEAST_ROWS = 8
+LEAST_ROWS = 12
 """Of a tile, where several threads share few rows."""
 
 
@@ -159,7 +159,7 @@ class Code:
 
 
 def _sources() -> Iterable[Path]:
-    return (Path(str(module.__file__)) for module in (kernels, products, w, lanes, memory, jobs, atomics))
+    return (Path(str(module.__file__)) for module in (kernels, products, sparse, w, lanes, memory, jobs, atomics))
 
 
 def _results() -> Results:

@@ -10,8 +10,9 @@ CODE = 0
 WIDTH = 8  # elements a row of the result
 INNER = 16  # of a product: elements a row of its operand
 RELU = 24  # of a product: 1 where negative results become 0
-OPERANDS = 32
-STEP_BYTES = 160
+ADDED = 32  # of a product: 1 where it is added to what lies in its result
+OPERANDS = 40
+STEP_BYTES = 168
 
 # An operand.
 BASE = 0
@@ -32,13 +33,13 @@ BASES = 160  # behind jobs.WORK: an address and the stride of its rows, for each
 BASE_BYTES = 16
 SCRATCH, CONSTANTS, TENSORS = 0, 1, 2  # bases; tensors from there on
 
-ADD, SUB, MUL, DIV, MINIMUM, MAXIMUM, COMPARE, PRODUCT, SELECT = range(9)
-COPY, COPY_WIDE, RELU_OF = range(9, 12)
-UNARY, SOFTMAX, ARGMAX, FROM_I32, FROM_I64 = range(12, 17)
+ADD, SUB, MUL, DIV, MINIMUM, MAXIMUM, COMPARE, PRODUCT, SELECT, SIFT, GATHER = range(11)
+COPY, COPY_WIDE, RELU_OF = range(11, 14)
+UNARY, SOFTMAX, ARGMAX, FROM_I32, FROM_I64 = range(14, 19)
 """Codes of steps: of several operands; moving one; computing from one. A unary and a comparison have their kind in
-`INNER`, softmax and argmax the elements of their operand."""
+`INNER`, softmax and argmax the elements of their operand, a sift the number of its ranges."""
 SIGMOID, TANH, EXP, SQRT, NEG, ABS, ROUND = range(7)
 EQ, NE, LT, LE, GT, GE = range(6)
 
-TILE, LARGE_TILE = 32, 128
+TILE, LARGE_TILE = 36, 126
 """Most rows of a tile; and where a tape has a matrix that no CPU's own cache holds: it is read once a tile."""
