@@ -292,7 +292,7 @@ class EmbeddingEngine(torch.nn.Module):
             place = place_of(group.configs[0], device)
             if place == group.device:
                 continue
-            taken = group.store.bytes + sum(admitter.bytes for admitter in group.admitters if admitter is not None)
+            taken = group.bytes
             self.budget.used -= taken
             try:
                 self.groups[g] = moved(group, self.seed, self.budget, place)

@@ -226,6 +226,11 @@ class TableGroup:
         return gone
 
     # --- state ------------------------------------------------------------------------------------------------------
+    @property
+    def bytes(self) -> int:
+        """Memory of the budget that its rows and policies take."""
+        return self.store.bytes + sum(admitter.bytes for admitter in self.admitters if admitter is not None)
+
     def saved(self, number: int, empty: bool) -> dict[str, torch.Tensor]:
         """A table's ids, values, states and use. empty: of no rows."""
         store = self.store

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from colonnade.train.admission import Admitter
 from colonnade.train.fresh import fresh_of, group_name
+from colonnade.train.gpu.admission import Admissions
 from colonnade.train.gpu.store import Rows, Store
 from colonnade.train.gpu.table import DeviceTable
 from colonnade.train.gpu.unique import Keys, Unique
@@ -21,7 +21,6 @@ from colonnade.train.gpu.update import update as update_rows
 from colonnade.train.optimizers.optimizer import LARGEST
 from colonnade.train.step_numbers import step_numbers
 from colonnade.train.table_config import TableConfig
-from colonnade.train.tables import store as on_cpu
 from colonnade.train.tables.layout import Layout
 from colonnade.train.tables.store import Budget
 
@@ -53,8 +52,8 @@ class DeviceUpdate:
 class DeviceGroup:
     """Tables of one layout and one kind of optimizer.
 
-    Facts: what policies of admission and eviction are asked, they are told on the CPU, where they compute.
-    A lookup waits for the device once, for the number of distinct keys; where rows must be admitted, once more.
+    Facts: a lookup waits for the device once, for the number of distinct keys; where there may be too little room, once
+    more.   Errors: OptionError for policies that no kernel knows.
     """
 
     def __init__(self, configs: Sequence[TableConfig], seed: int, budget: Budget, device: torch.device) -> None:
@@ -65,10 +64,8 @@ class DeviceGroup:
         self.configs, self.device = tuple(configs), device
         self.store = Store(group_name(configs), layout, fresh, budget, device)
         self.tables = [DeviceTable(config.name, self.store, number) for number, config in enumerate(configs)]
-        self.admitters = [
-            None if config.admission is None else config.admission.begin(config.name, own, budget)
-            for config, own in zip(configs, fresh, strict=True)
-        ]
+        self.admissions = Admissions(configs, fresh, budget, device)
+        self.admitters = [self.admissions.of_table(number) for number in range(len(configs))]
         self.frozen = np.array([not config.trainable for config in configs])
         self.updates = np.zeros(len(configs), np.int64)
         self.evicted: list[list[Any]] = [[] for _ in configs]
@@ -89,46 +86,39 @@ class DeviceGroup:
         step: int | None,
     ) -> torch.Tensor:
         """What `distinct` and `look_up` of `TableGroup` give, of tensors on the device."""
-        keys, numbers = self._unique.run(self._hash_keys, tables, starts, sizes, values, inverse, self.store.numbers)
-        self.store.know(numbers)
-        wanted = None
-        if step is not None and (self._has_policies or not self.store.has_room(len(keys))):
-            # Where memory or policies may refuse, nothing is noted before they are asked.
-            wanted = self._wanted(keys, self.store.find(keys), step)
-        rows, found = self.store.look_up(keys, step)
-        if step is not None:
-            self.store.insert(keys, rows, step, wanted, found)
-        if step is not None and torch.is_grad_enabled():
+        beside = self.admissions.numbers_beside(self.store)
+        keys, numbers = self._unique.run(self._hash_keys, tables, starts, sizes, values, inverse, beside)
+        self.store.know(numbers[:3])
+        self.admissions.know(numbers[3:])
+        if step is None:
+            return self.store.look_up(keys)[1]
+        rows, found = self._looked_up(keys, step)
+        if torch.is_grad_enabled():
             found.requires_grad_()
             self.pending.append(DeviceLookup(keys, rows, found, self.store.version))
         return found
 
-    @property
-    def _has_policies(self) -> bool:
-        return bool(self.frozen.any() or any(self.admitters))
+    def _looked_up(self, keys: Keys, step: int) -> tuple[Rows, torch.Tensor]:
+        """The rows of keys, made where they are missing and admitted, and their values.
 
-    def _wanted(self, keys: Keys, rows: Rows, step: int) -> torch.Tensor:
-        """Which keys get a row; there is room for them. Errors: BudgetError, before anything is changed."""
-        wanted = (rows < 0) & ~self._of_frozen(keys.tables)
-        told: list[tuple[Admitter, on_cpu.Keys, Any]] = []
-        for table, admitter in enumerate(self.admitters):
-            if admitter is None or self.frozen[table]:
-                continue
-            asked = (wanted & (keys.tables == table)).nonzero()[:, 0]
-            if len(asked):
-                own = _on_cpu(keys.take(asked))
-                admitted = admitter.admit(own, step)
-                wanted[asked] = torch.from_numpy(admitted).to(self.device)
-                told.append((admitter, own, admitted))
-        self.store.reserve(int(wanted.sum()), len(keys))
-        for asked_one, own, admitted in told:
-            asked_one.reserve(own, admitted)
-        for asked_one, own, admitted in told:
-            asked_one.note(own, admitted, step)
-        return wanted
-
-    def _of_frozen(self, tables: torch.Tensor) -> torch.Tensor:
-        return torch.from_numpy(self.frozen).to(self.device)[tables.long()]
+        Errors: BudgetError, before anything is changed.
+        """
+        policies = self.admissions
+        policies.follow(self.frozen)
+        asked = None
+        if not (self.store.has_room(len(keys)) and policies.has_room(len(keys))):
+            # Where memory may be refused, nothing is noted before it is there.
+            asked = policies.ask(keys, self.store.find(keys), step)
+            more, new = policies.new(asked).tolist()
+            self.store.reserve(more, len(keys))
+            policies.reserve(new, len(keys))
+        rows, found = self.store.look_up(keys, step)
+        if asked is None and policies.refuse:
+            asked = policies.ask(keys, rows, step)
+        self.store.insert(keys, rows, step, None if asked is None else asked.wanted, found)
+        if asked is not None:
+            policies.note(keys, asked, step)
+        return rows, found
 
     # --- backward ---------------------------------------------------------------------------------------------------
     def learned(self, scale: float) -> DeviceUpdate | None:
@@ -146,7 +136,8 @@ class DeviceGroup:
     def _part(self, lookup: DeviceLookup) -> DeviceUpdate:
         rows = lookup.rows if lookup.version == self.store.version else self.store.find(lookup.keys)
         if self.frozen.any():
-            rows = torch.where(self._of_frozen(lookup.keys.tables), -1, rows)
+            self.admissions.follow(self.frozen)
+            rows = torch.where(self.admissions.frozen[lookup.keys.tables.long()], -1, rows)
         assert lookup.values.grad is not None
         return DeviceUpdate(lookup.keys.tables, rows, lookup.keys.counts, lookup.values.grad.contiguous())
 
@@ -190,6 +181,11 @@ class DeviceGroup:
         return ids[self.store.find(self.store.keys(table, ids)).cpu() < 0].numpy()
 
     # --- state ------------------------------------------------------------------------------------------------------
+    @property
+    def bytes(self) -> int:
+        """Memory of the budget that its rows and policies take."""
+        return self.store.bytes + self.admissions.bytes
+
     def saved(self, number: int, empty: bool) -> dict[str, torch.Tensor]:
         """As of `TableGroup`; on the device."""
         store = self.store
@@ -206,11 +202,6 @@ class DeviceGroup:
         store.set_values(rows, tensors["values"])
         store.set_states(rows, tensors["states"])
         store.use(rows, use[:, 0], use[:, 1])
-
-
-def _on_cpu(keys: Keys) -> on_cpu.Keys:
-    hashes, tables, ids, counts = (x.cpu().numpy() for x in (keys.hashes, keys.tables, keys.ids, keys.counts))
-    return on_cpu.Keys(hashes.view(np.uint64), tables.astype(np.int64), ids, counts)
 
 
 def _joined(parts: Sequence[DeviceUpdate]) -> DeviceUpdate:

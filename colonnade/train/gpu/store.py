@@ -204,6 +204,11 @@ class Store:
         """What kernels find rows by: addresses of blocks, how many rows a block has (its logarithm), a row's bytes."""
         return self._blocks, self._shift, self.places.row_bytes
 
+    @property
+    def map(self) -> tuple[Any, ...]:
+        """What kernels find keys by: slots, how many buckets, and `rows_at`."""
+        return self._map()
+
     def _map(self, *, spare: bool = False) -> tuple[Any, ...]:
         buckets = len(self._slots) // BUCKET
         return (self._slots, buckets, *([self._spare] if spare else []), *self.rows_at)
@@ -291,11 +296,16 @@ class Store:
         if len(rows) == 0:
             return
         self._list_free(len(rows))
-        given = (self._words, rows, len(rows), self._free, self._counters, self._lives)
-        self._launch("withdraw", len(rows), FINDING, *self._map(), *given)
-        self._counters[1] += len(rows)
-        self._most_free += len(rows)
+        self.remove_those(rows)
         self._most_rows -= len(rows)
+
+    def remove_those(self, rows: Rows) -> None:
+        """Free the rows that are not -1, which are distinct. Facts: does not wait; the list of free rows has room."""
+        order = (rows >= 0).cumsum(0)
+        given = (self._words, rows, order, len(rows), self._free, self._counters, self._lives)
+        self._launch("withdraw", len(rows), FINDING, *self._map(), *given)
+        self._counters[1:2] += order[-1:]
+        self._most_free += len(rows)
         self.version += 1
 
     def _list_free(self, more: int) -> None:
@@ -305,10 +315,27 @@ class Store:
             self._measure()
             wanted = self._most_free + more
         if wanted > len(self._free):
-            longer = self._zeros(min(wanted + wanted // 2, len(self._starts) << self._shift))
-            self.budget.used += longer.nbytes - self._free.nbytes
-            longer[: len(self._free)] = self._free
-            self._free = longer
+            self._lengthen(min(wanted + wanted // 2, self._capacity))
+
+    @property
+    def lists_all(self) -> bool:
+        """Whether the list of free rows has room for all there can be."""
+        return len(self._free) >= self._capacity
+
+    def list_all(self) -> None:
+        """Make this room."""
+        if not self.lists_all:
+            self._lengthen(self._capacity)
+
+    @property
+    def _capacity(self) -> int:
+        return len(self._starts) << self._shift
+
+    def _lengthen(self, size: int) -> None:
+        longer = self._zeros(size)
+        self.budget.used += longer.nbytes - self._free.nbytes
+        longer[: len(self._free)] = self._free
+        self._free = longer
 
     def rows_of(self, table: int) -> Rows:
         """The rows of a table."""

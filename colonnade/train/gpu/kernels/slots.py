@@ -134,20 +134,33 @@ def hash_ids(tables, num_table, ids, hashes, num, BLOCK: tl.constexpr):
 
 @kernel
 def withdraw(
-    slots, num_buckets, blocks, num_shift, row_bytes, tables, rows, num, free, counters, lives, BLOCK: tl.constexpr
+    slots,
+    num_buckets,
+    blocks,
+    num_shift,
+    row_bytes,
+    tables,
+    rows,
+    order,
+    num,
+    free,
+    counters,
+    lives,
+    BLOCK: tl.constexpr,
 ):
-    """Kernel: free rows. rows: int64 [N].   free: the list, written behind those that are in it.
+    """Kernel: free rows. rows: int64 [N], -1: none.   order: int64 [N], which of the rows to free it is, from 1 on.
 
-    lives: int64 [tables], the rows of each.
+    free: the list, written behind those that are in it.   lives: int64 [tables], the rows of each.
     """
     lane = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    active = lane < num
-    row = tl.load(rows + lane, mask=active, other=0)
+    row = tl.load(rows + lane, mask=lane < num, other=-1)
+    active = row >= 0
+    behind = tl.load(order + lane, mask=active, other=1) - 1
     address = row_at(blocks, row, active, num_shift, row_bytes)
     h = hash_in(tables, address, active)
     table = tl.load(ints(address + 8 * ROW_TABLE), mask=active, other=0)
     tl.store(ints(address + 8 * ROW_TABLE), table * 0 - 1, mask=active)
-    tl.store(free + tl.load(counters + 1) + lane, row, mask=active)
+    tl.store(free + tl.load(counters + 1) + behind, row, mask=active)
     tl.atomic_add(lives + table, lane * 0 - 1, mask=active, sem="relaxed")
     at = home_of(h, num_buckets)
     while any_lane(active):

@@ -1,0 +1,265 @@
+"""Admission on a device against that of the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from colonnade.core.ragged import Ragged
+from colonnade.errors import BudgetError, OptionError
+from colonnade.train import engine as engines
+from colonnade.train.admission import Admission, Admitter, ByCount, ByProbability, ReadOnly
+from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature
+from colonnade.train.gpu import admission as module
+from colonnade.train.gpu import store as stores
+from colonnade.train.gpu.group import DeviceGroup
+from colonnade.train.gpu.module import CAPABILITIES, Kernels
+from colonnade.train.initializers import Uniform
+from colonnade.train.optimizers import Sgd
+from colonnade.train.place import group_of
+from colonnade.train.table_config import TableConfig
+from tests.unit.train.gpu.devices import DEVICES
+
+IDS = st.one_of(st.sampled_from([-1, 0, 2**63 - 1, -(2**63)]), st.integers(-4, 4), st.integers(-(2**63), 2**63 - 1))
+POLICIES = (None, ReadOnly(), ByProbability(0.4), ByCount(3), ByCount(1), ByProbability(1.0))
+
+
+@pytest.fixture(params=DEVICES)
+def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """A device; interpreted kernels have that of the CPU, where tables that say so still are those of loops."""
+    made = torch.device(request.param)
+    if made.type == "cpu":
+        monkeypatch.setattr(engines, "group_of", _interpreted)
+    return made
+
+
+def _interpreted(configs: Any, seed: int, budget: Any, place: torch.device) -> Any:
+    loops = configs[0].device == "cpu"
+    return group_of(configs, seed, budget, place) if loops else DeviceGroup(configs, seed, budget, place)
+
+
+def both(device: torch.device, policies: Any = POLICIES, **options: Any) -> list[EmbeddingEngine]:
+    """An engine of loops and one on a device: a table for each policy, all in one store."""
+    made = []
+    for place in ("cpu", None):
+        tables = [
+            TableConfig(f"t{n}", 2, "float32", Uniform(-1, 1), Sgd(0.5), default=-3.0, admission=policy, device=place)
+            for n, policy in enumerate(policies)
+        ]
+        made.append(EmbeddingEngine([EmbeddingFeature(t.name, t, "none") for t in tables], **options))
+    made[1].to(device)
+    assert isinstance(made[1].groups[0], DeviceGroup) and len(made[1].groups) == 1
+    return made
+
+
+def batch_of(lists: list[list[int]]) -> dict[str, Ragged]:
+    parts = [torch.tensor(ids, dtype=torch.int64) for ids in lists]
+    return {f"t{n}": Ragged.of(ids, torch.tensor([0, len(ids)])) for n, ids in enumerate(parts)}
+
+
+def step(engine: EmbeddingEngine, batch: dict[str, Ragged]) -> dict[str, list[Any]]:
+    out = engine(batch)
+    if engine.training:
+        sum(x.sin().sum() for x in out.values()).backward()
+        engine.step()
+    return {name: x.tolist() for name, x in out.items()}
+
+
+def state_of(engine: EmbeddingEngine) -> dict[str, Any]:
+    """The state without the order of rows."""
+    made: dict[str, Any] = {}
+    for name, tensor in engine.state_dict().items():
+        made[name] = tensor.tolist()
+    for name in list(made):
+        if name.endswith("ids"):
+            start = name.removesuffix("ids")
+            order = np.argsort(np.array(made[name], np.int64))
+            for part in ("ids", "values", "states", "use", "steps", "counts"):
+                if start + part in made:
+                    made[start + part] = [made[start + part][k] for k in order]
+    return made
+
+
+@contextmanager
+def waits() -> Iterator[list[str]]:
+    """What makes the host wait for a device."""
+    found: list[str] = []
+
+    class Watched(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func.overloadpacket in (torch.ops.aten._local_scalar_dense, torch.ops.aten.nonzero):
+                found.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with pytest.MonkeyPatch.context() as patch, Watched():
+        read = torch.Tensor.tolist
+        patch.setattr(torch.Tensor, "tolist", lambda self: (found.append("tolist"), read(self))[1])
+        copied = torch.Tensor.cpu
+        patch.setattr(torch.Tensor, "cpu", lambda self: (found.append("cpu"), copied(self))[1])
+        yield found
+
+
+def test_each_policy_admits_what_it_does_on_the_cpu(device: torch.device) -> None:
+    lists = st.lists(st.lists(IDS, max_size=8), min_size=len(POLICIES), max_size=len(POLICIES))
+
+    @settings(max_examples=3 if device.type == "cpu" else 40, deadline=None)
+    @given(st.lists(lists, min_size=1, max_size=3))
+    def run(batches: list[list[list[int]]]) -> None:
+        one, other = both(device, seed=5)
+        for ids in batches:
+            batch = batch_of(ids)
+            assert step(one, batch) == step(other, batch)
+            assert state_of(one) == state_of(other)
+        for engine in (one, other):
+            engine.eval()
+        for ids in batches:
+            assert step(one, batch_of(ids)) == step(other, batch_of(ids))
+        assert state_of(one) == state_of(other)
+
+    run()
+
+
+def test_ids_that_occur_often_are_admitted_by_chance_alike(device: torch.device) -> None:
+    one, other = both(device, [ByProbability(p) for p in (1e-9, 0.001, 0.3, 1 - 2**-53, 1.0)], seed=2**40)
+    rng = np.random.default_rng(3)
+    times = [1, 2, 3, 5, 8, 31]
+    ids = rng.integers(-(2**63), 2**63, 40)
+    repeated = np.repeat(ids, [times[k % 6] for k in range(40)]).tolist()
+    for _ in range(2):
+        batch = batch_of([repeated] * 5)
+        step(one, batch)
+        step(other, batch)
+        assert state_of(one) == state_of(other)
+    counts = [len(other.table(f"t{n}")) for n in range(5)]
+    assert counts[0] == 0 and 5 < counts[2] < 40 and counts[3] == counts[4] == 40
+
+
+@pytest.mark.parametrize("forth", [True, False])
+def test_a_state_of_one_side_loads_on_the_other(device: torch.device, forth: bool) -> None:
+    one, other = both(device) if forth else reversed(both(device))
+    for ids in ([1, 2, 2, -(2**63)], [1, 3, 2**63 - 1]):
+        step(one, batch_of([ids] * len(POLICIES)))
+    other.load_state_dict(one.state_dict())
+    assert state_of(one) == state_of(other)
+    for ids in ([1, 2, 4], [3, 3, 5, 2**63 - 1]):
+        batch = batch_of([ids] * len(POLICIES))
+        assert step(one, batch) == step(other, batch)
+    assert state_of(one) == state_of(other)
+
+
+def test_tables_that_stand_still_admit_none_and_count_none(device: torch.device) -> None:
+    one, other = both(device)
+    for frozen, ids in ((False, [1, 2, 2]), (True, [1, 2, 3, 3, 3]), (False, [1, 3])):
+        for engine in (one, other):
+            for name in ("t0", "t3"):
+                engine.freeze(name, frozen)
+        batch = batch_of([ids] * len(POLICIES))
+        assert step(one, batch) == step(other, batch)
+        assert state_of(one) == state_of(other)
+
+
+def test_in_eval_mode_an_unknown_id_is_the_default_and_nothing_changes(device: torch.device) -> None:
+    _, other = both(device)
+    step(other, batch_of([[1, 2]] * len(POLICIES)))
+    before = state_of(other)
+    other.eval()
+    for _ in range(4):
+        assert step(other, batch_of([[7, -9]] * len(POLICIES))) == {f"t{n}": [[-3.0, -3.0]] * 2 for n in range(6)}
+    assert state_of(other) == before
+
+
+def test_counts_of_ids_come_and_go_in_memory_that_is_used_again(device: torch.device) -> None:
+    _, other = both(device, [ByCount(2), ByCount(2)])
+    store = other.groups[0].admissions.store  # type: ignore[union-attr]
+    assert store is not None
+    for start in range(0, 120 if device.type == "cpu" else 4000, 40):
+        for _ in range(2):
+            step(other, batch_of([list(range(start, start + 40))] * 2))
+        assert store.num_rows == 0 and len(store._slots) <= 256
+    assert int(store._counters[0]) <= 80 and len(other.table("t0")) == start + 40
+
+
+def test_a_step_waits_for_the_device_no_more_than_without_policies(device: torch.device) -> None:
+    found = []
+    for policies in ((None,) * 6, POLICIES):
+        _, other = both(device, policies)
+        group = other.groups[0]
+        for store in (group.store, group.admissions.store):  # type: ignore[union-attr]
+            if store is not None:
+                store.reserve(1000)
+        batch = batch_of([[1, 2, 3, 3]] * 6)
+        step(other, batch)
+        with waits() as seen:
+            other(batch)
+        found.append(list(seen))
+    assert found[0] == found[1]
+
+
+def test_too_little_memory_for_counts_changes_nothing(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stores, "BLOCK_BYTES", 1 << 12)
+    _, other = both(device, [ByCount(2), None], budget=20_000)
+    step(other, batch_of([[1], [1, 2]]))
+    before = state_of(other)
+    with pytest.raises(BudgetError, match="more memory than they may"):
+        other(batch_of([list(range(2, 800)), [1, 3]]))
+    assert state_of(other) == before
+    step(other, batch_of([[1], [1, 2]]))
+    assert len(other.table("t0")) == 1
+
+
+@dataclass(frozen=True)
+class Unknown(Admission):
+    """No kernel knows it."""
+
+    def begin(self, name: str, fresh: Any, budget: Any) -> Admitter:
+        return ReadOnly().begin(name, fresh, budget)
+
+
+def test_a_policy_that_no_kernel_knows_is_refused(device: torch.device) -> None:
+    with pytest.raises(OptionError, match="does not know") as caught:
+        both(device, [None, Unknown(), Unknown()])
+    assert all(f"table 't{n}'" in str(caught.value) for n in (1, 2)) and "device='cpu'" in str(caught.value)
+
+
+def test_the_kernel_marks_what_admitters_admit(device: torch.device) -> None:
+    one, other = both(device, [ByProbability(0.5), ByCount(4)], seed=9)
+    rng = np.random.default_rng(1)
+    on_cpu, group = one.groups[0], other.groups[0]
+    for number in range(2):
+        ids = rng.integers(-(2**63), 2**63, 100)
+        keys = on_cpu.store.keys(number, ids)  # type: ignore[arg-type]
+        keys = replace(keys, counts=rng.integers(1, 9, 100).astype(np.int32))  # type: ignore[arg-type, type-var]
+        same = group.store.keys(number, torch.from_numpy(ids))  # type: ignore[arg-type]
+        same = replace(same, counts=torch.from_numpy(keys.counts).to(device))  # type: ignore[arg-type, type-var]
+        lacks = torch.full((100,), -1, dtype=torch.int64, device=device)
+        for step_ in (1, 2, 2**31 - 1):
+            asked = group.admissions.ask(same, lacks, step_)  # type: ignore[union-attr]
+            assert asked.wanted.tolist() == on_cpu.admitters[number].admit(keys, step_).tolist()  # type: ignore
+
+
+LONGS = ("slots", "blocks", "words", "hashes", "ids", "rows", "counted")
+NUMBERS = ("num_buckets", "num_shift", "row_bytes", "num", "num_step", "num_count_at")
+SIGNATURE = {
+    **dict.fromkeys(LONGS, "*i64"),
+    **dict.fromkeys(("tables", "counts"), "*i32"),
+    **dict.fromkeys(NUMBERS, "i32"),
+    "marks": "*i8",
+}
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_the_kernel_compiles(capability: int) -> None:
+    made = Kernels(["admit"], interpret=False)
+    for chance in (False, True):
+        for counted in (False, True):
+            constants = {"CHANCE": chance, "COUNTED": counted, "BLOCK": module.BLOCK}
+            made.compiled("admit", SIGNATURE, constants, capability)
