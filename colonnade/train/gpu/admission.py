@@ -138,7 +138,7 @@ class Admissions:
         return Asked(marks, counted)
 
     def reserve(self, new: int, spare: int) -> None:
-        """Make room for what `note` will remember, of which `new` are new. spare: as of `Store`. Errors: BudgetError."""
+        """Make room for `new` that `note` will remember first. spare: as of `Store`.   Errors: BudgetError."""
         if self.store is not None:
             self.store.reserve(new, spare)
             self.store.list_all()
