@@ -1,10 +1,12 @@
-"""Vectors of eight float32 for numba, in portable LLVM IR.
+"""Vectors of float32 for numba, of eight and of other lengths, in portable LLVM IR.
 
 Legend: an address is an int64. Loads and stores assume no alignment.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from llvmlite import ir
@@ -18,23 +20,20 @@ LANES = 8
 
 
 class _Lanes(types.Type):
-    """A numba value of eight float32 lanes."""
+    """A numba value of so many float32 lanes."""
 
-    def __init__(self) -> None:
-        super().__init__(name=f"lanes{LANES}f32")
+    def __init__(self, count: int) -> None:
+        self.count = count
+        super().__init__(name=f"lanes{count}f32")
 
 
-LANES_TYPE = _Lanes()
 VECTOR, WORDS = ir.VectorType(F32, LANES), ir.VectorType(I32, LANES)
 
 
 @register_model(_Lanes)
 class _LanesModel(models.PrimitiveModel):
     def __init__(self, manager: Any, fe_type: Any) -> None:
-        super().__init__(manager, fe_type, VECTOR)
-
-
-load_lanes, store_lanes = loading(VECTOR, LANES_TYPE), storing(VECTOR, LANES_TYPE)
+        super().__init__(manager, fe_type, ir.VectorType(F32, fe_type.count))
 
 
 def splat(builder: Any, value: Any, vector: ir.VectorType) -> Any:
@@ -45,29 +44,54 @@ def splat(builder: Any, value: Any, vector: ir.VectorType) -> Any:
     return builder.shuffle_vector(first, undefined, zeros)
 
 
-@intrinsic
-def lanes(typing: Any, value: Any) -> Any:
-    """The value in every lane."""
+@dataclass(frozen=True)
+class Vectors:
+    """What is done to `count` values at once: those of a register, of several, or of a part of one.
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return splat(builder, args[0], VECTOR)
+    lanes: the value in every lane.
+    """
 
-    return LANES_TYPE(types.float32), generate
+    count: int
+    type: types.Type
+    load: Any
+    store: Any
+    lanes: Any
+    add: Any
+    sub: Any
+    mul: Any
+    div: Any
 
 
-def _lanewise(name: str) -> Any:
+@cache
+def vectors(count: int) -> Vectors:
+    """Vectors of a length."""
+    kind, vector = _Lanes(count), ir.VectorType(F32, count)
+
+    def lanewise(name: str) -> Any:
+        @intrinsic
+        def operate(typing: Any, a: Any, b: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+                return getattr(builder, name)(args[0], args[1])
+
+            return kind(kind, kind), generate
+
+        return operate
+
     @intrinsic
-    def operate(typing: Any, a: Any, b: Any) -> Any:
+    def lanes(typing: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return getattr(builder, name)(args[0], args[1])
+            return splat(builder, args[0], vector)
 
-        return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
+        return kind(types.float32), generate
 
-    return operate
+    operations = (lanewise(name) for name in ("fadd", "fsub", "fmul", "fdiv"))
+    return Vectors(count, kind, loading(vector, kind), storing(vector, kind), lanes, *operations)
 
 
-add_lanes, sub_lanes = _lanewise("fadd"), _lanewise("fsub")
-mul_lanes, div_lanes = _lanewise("fmul"), _lanewise("fdiv")
+_EIGHT = vectors(LANES)
+LANES_TYPE = _EIGHT.type
+load_lanes, store_lanes, lanes = _EIGHT.load, _EIGHT.store, _EIGHT.lanes
+add_lanes, sub_lanes, mul_lanes, div_lanes = _EIGHT.add, _EIGHT.sub, _EIGHT.mul, _EIGHT.div
 
 
 def _extreme(order: str) -> Any:

@@ -15,12 +15,12 @@ from colonnade.backends.code_cache import CodeCache, Results
 from colonnade.backends.cpu import intrinsics
 from colonnade.backends.cpu import rows as pooled_rows
 from colonnade.train import loops, optimizers
-from colonnade.train.loops import join, lookup, rows, segment, slots, unique, update
+from colonnade.train.loops import join, lookup, rows, segment, slots, spread, unique, update
 from colonnade.train.loops.entry import ENTRIES
 
 Loop = Callable[..., int]
 
-PARTS = (slots, rows, lookup, join, unique, segment, update, optimizers)
+PARTS = (slots, rows, lookup, join, unique, segment, spread, update, optimizers)
 """The files that hold loops that Python calls: importing them registers these."""
 ELSEWHERE = (atomics, jobs, lanes, memory, intrinsics, pooled_rows)
 """Other modules that compiled functions or numbers in them come from."""

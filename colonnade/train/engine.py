@@ -20,9 +20,9 @@ from colonnade.train.engine_state import SETTINGS, load_group, moved, saved_grou
 from colonnade.train.gradients import GradientPolicy
 from colonnade.train.ids import PackedIds, check, pack
 from colonnade.train.lookup import Lookups
-from colonnade.train.loops.segment import POOLINGS
 from colonnade.train.place import Group, Table, group_of, place_of
 from colonnade.train.reduce.segment import Elements, Segment, SegmentPlan
+from colonnade.train.segments import POOLINGS
 from colonnade.train.table_config import TableConfig
 from colonnade.train.tables.store import Budget
 

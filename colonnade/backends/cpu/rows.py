@@ -12,7 +12,7 @@ import numpy as np
 
 from colonnade.backends.cpu.intrinsics import prefetch, stream_lanes
 from colonnade.backends.lanes import LANES, add_lanes, div_lanes, lanes, load_lanes, max_lanes, mul_lanes, store_lanes
-from colonnade.backends.memory import kernel, load_f32, load_i64, store_f32
+from colonnade.backends.memory import inlined, kernel, load_f32, load_i64, store_f32
 
 ONE, ZERO = np.float32(1), np.float32(0)
 GROUP = 8
@@ -31,7 +31,7 @@ def prefetch_row(row: int, size: int) -> None:
             prefetch(row + 2 * LINE)
 
 
-@kernel
+@inlined
 def copy_row(row: int, out: int, dim: int) -> None:
     """`out = row`, bit by bit."""
     k = 0

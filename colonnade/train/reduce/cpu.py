@@ -15,7 +15,7 @@ import torch
 
 from colonnade.backends.memory import address_of
 from colonnade.train.compiled import LOOPS
-from colonnade.train.loops import segment as w
+from colonnade.train.loops import feature as w
 from colonnade.train.segments import LAYOUTS_KEPT, Layout
 
 Array = npt.NDArray[Any]
