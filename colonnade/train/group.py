@@ -152,14 +152,15 @@ class TableGroup:
             return None
         update = parts[0] if len(parts) == 1 else self._joined(parts)
         grads = update.grads if scale == 1 else update.grads / scale
-        mean = self._means[update.tables]
-        if mean.any():
+        if self._means.any():
+            mean = self._means[update.tables]
             grads = grads / torch.from_numpy(np.where(mean, update.counts, 1).astype(np.float32))[:, None]
         return Update(update.tables, update.rows, update.counts, grads)
 
     def _part(self, lookup: Lookup) -> Update:
         rows = lookup.rows if lookup.version == self.store.version else self.store.find(lookup.keys)[0]
-        rows = np.where(self.frozen[lookup.keys.tables], -1, rows)
+        if self.frozen.any():
+            rows = np.where(self.frozen[lookup.keys.tables], -1, rows)
         assert lookup.values.grad is not None
         return Update(lookup.keys.tables, rows, lookup.keys.counts, lookup.values.grad.contiguous())
 
@@ -194,7 +195,9 @@ class TableGroup:
 
     def apply(self, update: Update, step: int) -> None:
         """Update the rows that are not -1."""
-        changed = np.bincount(update.tables[update.rows >= 0], minlength=len(self.configs)) > 0
+        learns = update.rows >= 0
+        tables = update.tables if learns.all() else update.tables[learns]
+        changed = np.bincount(tables, minlength=len(self.configs)) > 0
         self.updates += changed
         scalars = step_numbers(self.configs, self.updates, changed, step)
         loop = self._loops[self.configs[0].optimizer.loop]

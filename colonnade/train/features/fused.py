@@ -145,23 +145,25 @@ class FusedTransform:
 
     # --- the result -------------------------------------------------------------------------------------------------
     def _result(self, found: _Found, which: Iterable[int]) -> Transformed:
-        placed, arenas, table = found.placed, found.arenas, found.words.tolist()
-        numbers = torch.from_numpy(arenas[t.DENSE][: found.used[t.DENSE]].view(np.float32))
+        placed, arenas, which = found.placed, found.arenas, list(which)
+        wanted = {self._arenas[k] for k in which}
+        flats = {t.IDS: found.ids, t.DENSE: torch.from_numpy(arenas[t.DENSE][: found.used[t.DENSE]].view(np.float32))}
+        parts = {
+            arena: views_of(flat, found.words[self._arenas == arena, t.COUNT // 8].tolist())
+            for arena, flat in flats.items()
+            if arena in wanted
+        }
         reader = _Reader(self, placed, arenas)
         sparse: dict[str, Ragged] = {}
         dense: dict[str, torch.Tensor] = {}
-        parts = {
-            arena: views_of(flat, found.words[self._arenas == arena, t.COUNT // 8].tolist())
-            for arena, flat in ((t.IDS, found.ids), (t.DENSE, numbers))
-        }
-        for k in which:
-            name, arena = self.features.features[k].name, self._arenas[k]
+        for k, row in zip(which, found.words[which].tolist(), strict=True):
+            name, arena, known = self.features.features[k].name, self._arenas[k], self._known[k]
             if arena == t.DENSE:
                 dense[name] = parts[arena][self._orders[k]].view(placed.rows, self._widths[k])
                 continue
             is_id = arena == t.IDS
-            values = parts[arena][self._orders[k]] if is_id else reader.values(self._known[k].elements.dtype, table[k])
-            sparse[name] = reader.rows(self.plan.results[k], self._known[k], table[k], values)
+            values = parts[arena][self._orders[k]] if is_id else reader.values(known.elements.dtype, row)
+            sparse[name] = reader.rows(self.plan.results[k], known, row, values)
         return Transformed(placed.rows, sparse, dense, found.ids)
 
     def _packed(self, found: _Found, looked_up: LookedUp) -> PackedIds:
@@ -224,7 +226,7 @@ class _Reader:
 
     def inner_of(self, row: list[int]) -> torch.Tensor:
         """The offsets of a value's lists."""
-        for x in self._placed.fields:
+        for x in self._placed.fields.given.values():
             if len(x.offsets) == 2 and x.offsets[1].data_ptr() == row[t.INNER // 8]:
                 return x.offsets[1]
         return self._inner(row[t.INNER // 8], row[t.BAGS // 8] + 1)
@@ -234,7 +236,7 @@ class _Reader:
         return self._offsets[at : at + count]
 
     def _outer(self, address: int) -> torch.Tensor:
-        for x in self._placed.fields:
+        for x in self._placed.fields.given.values():
             if len(x.offsets) == 2 and x.offsets[0].data_ptr() == address:
                 return x.offsets[0]
         return self._inner(address, self._placed.rows + 1)

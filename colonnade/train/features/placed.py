@@ -9,7 +9,7 @@ import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -70,13 +70,48 @@ class _Run:
     width: int
 
 
+class Fields(Sequence[Ragged]):
+    """Every field of a batch as `Ragged`, in the plan's order. Facts: a dense one among many is made when asked for.
+
+    given: by number, those that are no part of a run.   runs: of each run its fields side by side, and their offsets.
+    places: of every field, its run and its place there.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[int, Ragged],
+        runs: Sequence[tuple[Array, torch.Tensor] | None],
+        places: Sequence[tuple[int, int]],
+    ) -> None:
+        self.given, self._runs, self._places = given, runs, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, k: int) -> Ragged: ...
+
+    @overload
+    def __getitem__(self, k: slice) -> list[Ragged]: ...
+
+    def __getitem__(self, k: int | slice) -> Ragged | list[Ragged]:
+        if isinstance(k, slice):
+            return [self[i] for i in range(len(self))[k]]
+        if k in self.given:
+            return self.given[k]
+        run, place = self._places[k]  # past the last: an IndexError, which ends a loop
+        found = self._runs[run]
+        assert found is not None, k
+        return Ragged(found[0][place], (found[1],))
+
+
 @dataclass(frozen=True)
 class Placed:
-    """A batch as words. fields: every field as `Ragged`, in the plan's order.   alive: what addresses point into."""
+    """A batch as words. alive: what addresses point into."""
 
     words: npt.NDArray[np.int64]
     rows: int
-    fields: list[Ragged]
+    fields: Fields
     alive: list[Any]
 
 
@@ -89,6 +124,11 @@ class Placer:
         self._ends_of = Ends()
         self._dummy = np.zeros(8, np.int64)
         self._runs = _runs(self.specs)
+        self._places = [(-1, -1)] * len(self.specs)
+        for number, run in enumerate(self._runs):
+            for place, k in enumerate(run.numbers.tolist()):
+                self._places[k] = number, place
+        self._alone = [k for k, (run, _) in enumerate(self._places) if run < 0]
         prepare()
 
     def place(self, batch: Mapping[str, Any]) -> Placed:
@@ -101,10 +141,16 @@ class Placer:
 
     def _place(self, batch: Mapping[str, Any]) -> Placed:
         words = np.zeros((self.num_values, t.VALUE_BYTES // 8), np.int64)
-        found: list[Ragged | None] = [None] * len(self.specs)
+        given: dict[int, Ragged] = {}
         alive: list[Any] = []
-        rows = {self._run(run, batch, words, found, alive) for run in self._runs}
-        others = [k for k, x in enumerate(found) if x is None]
+        runs = [self._run(run, batch, words) for run in self._runs]
+        rows = {len(found[1]) - 1 for found in runs if found is not None}
+        others = list(self._alone)
+        for run, found in zip(self._runs, runs, strict=True):
+            if found is None:
+                others += run.numbers.tolist()
+            else:
+                alive.append(found[0])
         table = words[others].tolist()
         for k, row in zip(others, table, strict=True):
             spec = self.specs[k]
@@ -113,39 +159,33 @@ class Placer:
                 value = self._dense(value, spec)
             self._words(value, spec, row, alive)
             rows.add(value.rows)
-            found[k] = value
+            given[k] = value
         if others:
             words[others] = table
-        rows.discard(-1)
         if len(rows) > 1:
             raise Unusual
-        return Placed(words, next(iter(rows), 0), [x for x in found if x is not None], alive)
+        return Placed(words, next(iter(rows), 0), Fields(given, runs, self._places), alive)
 
-    def _run(
-        self, run: _Run, batch: Mapping[str, Any], words: Array, found: list[Ragged | None], alive: list[Any]
-    ) -> int:
-        """Place a run's fields side by side and give their rows; -1 where they are no arrays of one shape."""
+    def _run(self, run: _Run, batch: Mapping[str, Any], words: Array) -> tuple[Array, torch.Tensor] | None:
+        """Place a run's fields side by side: these, and their offsets; None where they are no arrays of one shape."""
         try:
             values = run.get(batch)
         except KeyError:
             raise Unusual from None
         first = values[0]
         if type(first) is not np.ndarray or first.ndim not in (1, 2) or (run.width > 1 and first.ndim == 1):
-            return -1
+            return None
         rows: int = len(first)
         width = run.width
         out = np.empty((len(values), rows * width), run.dtype)
         if first.shape[1:] not in ((), (width,)) or not gather_arrays(values, first.shape, out.reshape(-1)):
-            return -1
+            return None
         ends = self._ends_of(rows, width)
         words[run.numbers, t.INNER // 8], words[run.numbers, t.BAGS // 8] = ends.data_ptr(), rows
         words[run.numbers, t.COUNT // 8] = rows * width
         words[run.numbers, t.DATA // 8] = address_of(out) + out.strides[0] * np.arange(len(values))
         words[run.numbers, t.LOAD // 8] = t.LOAD_DIRECT
-        alive.append(out)
-        for k, part in zip(run.numbers.tolist(), out, strict=True):
-            found[k] = Ragged(part, (ends,))
-        return rows
+        return out, ends
 
     def _dense(self, value: Any, spec: FieldSpec) -> Ragged:
         """A dense field with the offsets that all of its width share."""
