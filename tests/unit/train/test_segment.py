@@ -115,6 +115,75 @@ def test_gradients_are_those_of_torch_in_double(seed: int, batch: int, longest: 
         torch.testing.assert_close(ours.grad.double(), want, rtol=1e-4, atol=2e-5 * scale)
 
 
+@dataclass
+class Tall:
+    """One feature of many batch rows, of a dim that takes blocks of several widths."""
+
+    plan: SegmentPlan
+    elements: Elements
+    weights: torch.Tensor | None
+    rows: torch.Tensor
+    numbers: torch.Tensor
+
+    @staticmethod
+    def of(pooling: str, dim: int, lengths: list[int], weighted: bool = False) -> Tall:
+        rng = np.random.default_rng(len(lengths) + dim)
+        total, batch = sum(lengths), len(lengths)
+        offsets = torch.tensor([0, *lengths]).cumsum(0)[None]
+        inverse = torch.from_numpy(rng.integers(0, 40, total).astype(np.int32))
+        rows = torch.from_numpy(rng.normal(size=(40, dim)).astype(np.float32))
+        weights = torch.from_numpy(rng.uniform(0.5, 2, total).astype(np.float32)) if weighted else None
+        numbers = torch.repeat_interleave(torch.arange(batch), torch.tensor(lengths))
+        plan = SegmentPlan([Segment(0, dim, pooling, 0)], [dim])
+        return Tall(plan, Elements(offsets, inverse, (weighted,)), weights, rows, numbers)
+
+    def run(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The output, and the gradient of the rows under a random one of the output."""
+        rows = self.rows.clone().requires_grad_()
+        (out,) = self.plan.run(self.elements, self.weights, [rows])
+        out.backward(torch.randn(out.shape, generator=torch.Generator().manual_seed(1)))
+        assert rows.grad is not None
+        return out.detach(), rows.grad
+
+
+TALL = {
+    "one each": [1] * 150,
+    "one each but the last, none": [1] * 149 + [0],
+    "one each but two and none": [1] * 70 + [2, 0] + [1] * 60,
+    "one each, then many": [1] * 64 + [3, 0, 9, 10, 11, 17, 300] + [1] * 64,
+    "none": [0] * 70,
+}
+
+
+@pytest.mark.parametrize("lengths", TALL.values(), ids=TALL)
+@pytest.mark.parametrize("dim", [1, 4, 7, 8, 13, 16, 32, 47, 64, 100])
+@pytest.mark.parametrize("pooling", ["sum", "mean", "sqrtn", "max", "none"])
+def test_any_dim_and_many_batch_rows(pooling: str, dim: int, lengths: list[int]) -> None:
+    for weighted in (False, True):
+        case = Tall.of(pooling, dim, lengths, weighted)
+        out, grad = case.run()
+        vectors = case.rows.double()[case.elements.inverse.long()].requires_grad_()
+        weights = None if case.weights is None else case.weights.double()
+        if pooling == "none":
+            want = vectors if weights is None else vectors * weights[:, None]
+        else:
+            want = torch.stack(
+                [
+                    reference(Segment(0, dim, pooling, 0), offsets, np.arange(len(vectors)), weights, vectors)[0]
+                    for offsets in np.lib.stride_tricks.sliding_window_view(case.elements.offsets[0].numpy(), 2)
+                ]
+            )
+        torch.testing.assert_close(out, want.detach().float(), rtol=1e-5, atol=1e-5)
+        want.backward(torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).double())
+        exact = torch.zeros(case.rows.shape, dtype=torch.float64)
+        if vectors.grad is not None:
+            exact.index_add_(0, case.elements.inverse.long(), vectors.grad)
+        torch.testing.assert_close(grad.double(), exact, rtol=1e-4, atol=1e-4)
+        if weights is None and pooling not in ("none", "max"):
+            exact_bits = pool(case.rows[case.elements.inverse.long()], case.numbers, None, pooling, len(lengths))
+            assert torch.equal(out, exact_bits)
+
+
 def test_the_same_bits_twice() -> None:
     found = []
     for _ in range(2):
