@@ -22,7 +22,7 @@ import typer
 from benchmarks.gpu.clock import Clock, copy_bandwidth
 from colonnade.testing.machine import commit, now, versions
 from colonnade.train.gpu.store import Store
-from colonnade.train.gpu.unique import Unique
+from colonnade.train.gpu.unique import Members, Unique
 from colonnade.train.gpu.update import update
 from colonnade.train.initializers import Uniform
 from colonnade.train.loops.update import NUM_SCALARS
@@ -82,15 +82,18 @@ def _ids(count: int, kind: str) -> torch.Tensor:
 def unique(count: int, kind: str) -> Iterator[Line]:
     """Distinct ids, their numbers and counts, beside torch's without counts."""
     ids, zero = _ids(count, kind), torch.zeros(1, dtype=torch.int64, device=DEVICE)
-    size, inverse = zero + count, torch.empty(count, dtype=torch.int32, device=DEVICE)
+    inverse = torch.empty(count, dtype=torch.int32, device=DEVICE)
+    offsets = torch.stack((zero, zero + count), 1)
+    members = Members.of([0], [0], [12345], [0], DEVICE)
     clock, theirs = Clock(DEVICE, RUNS), torch.unique(ids)
     other = clock.events([lambda: torch.unique(ids, return_inverse=True)]).p50
+    work = Unique(DEVICE)
     for ordered in (False, True):
-        work = Unique(DEVICE, ordered=ordered)
-        keys, _ = work.run(zero + 12345, zero, zero, size, ids, inverse, zero)
+        found = work.run(members, offsets, ids, inverse, ordered=ordered)
+        keys = found.keys.take(slice(0, int(found.counts)))
         right = torch.equal(keys.ids[inverse.long()], ids) and torch.equal(keys.ids.sort().values, theirs)
         right = right and torch.equal(torch.bincount(inverse, minlength=len(keys)), keys.counts.long())
-        ours = clock.events([lambda work=work: work.run(zero + 12345, zero, zero, size, ids, inverse, zero)]).p50
+        ours = clock.events([lambda o=ordered: work.run(members, offsets, ids, inverse, ordered=o)]).p50
         name = f"unique{', ordered' if ordered else ''}, {kind}"
         yield Line(name, count, right, None, 1e6 * ours, "torch.unique", 1e6 * other)
 
@@ -106,8 +109,7 @@ def steps(count: int, dim: int, optimizer: Optimizer) -> Iterator[Line]:
     right = torch.equal(rows, again) and torch.equal(store.ids(rows), keys.ids) and store.num_rows == count
     shuffled = torch.randperm(count, device=DEVICE)
     keys, rows = keys.take(shuffled), rows[shuffled]
-    found, values = store.look_up(keys)
-    right = right and torch.equal(found, rows) and torch.equal(values, store.values(rows))
+    right = right and torch.equal(store.gather(keys, rows), store.values(rows))
     grads, scalars = torch.randn(count, dim, device=DEVICE), torch.zeros(1, NUM_SCALARS, device=DEVICE)
     numbers = optimizer.scalars(1, 0.1)
     scalars[0, : len(numbers)] = torch.tensor(numbers)
@@ -121,7 +123,6 @@ def steps(count: int, dim: int, optimizer: Optimizer) -> Iterator[Line]:
         ("find", lambda: store.find(keys), 2 * BURST + 28),
         ("touch", lambda: store.touch(keys, rows, 5), 2 * BURST + 12),
         ("gather", lambda: store.gather(keys, rows), max(wide, BURST) + wide + 8),
-        ("look_up: find, touch, gather", lambda: store.look_up(keys, 5), 2 * BURST + row + wide + 32),
         ("update", lambda: update(store, optimizer, rows, keys.tables, grads, scalars), 2 * row + wide + 12),
     ):
         taken, floor = clock.events([call]).p50, count * moved / copy_bandwidth(DEVICE)

@@ -59,6 +59,7 @@ class Asked:
 class Admissions:
     """The policies of a store's tables. Facts: decides as those on the CPU do; waits for nothing but a lack of room.
 
+    bars: bool, which tables make no rows.   decides: whether keys of any other table may be refused.
     Errors: OptionError for policies that no kernel knows.
     """
 
@@ -104,18 +105,10 @@ class Admissions:
     def _upload(self) -> None:
         words = self._policies.copy()
         words[self._frozen, 0] = NONE
-        self.refuse = bool((words[:, 0] != ALL).any())
+        self.bars = words[:, 0] == NONE
+        self.decides = bool(np.isin(words[:, 0], (CHANCE, COUNT)).any())
         self._words = torch.from_numpy(words).to(self.device)
         self.frozen = torch.from_numpy(self._frozen).to(self.device)
-
-    def numbers_beside(self, rows: Store) -> torch.Tensor:
-        """What a store of rows and then `know` are told, int64, on the device."""
-        return rows.numbers if self.store is None else torch.cat((rows.numbers, self.store.numbers))
-
-    def know(self, numbers: Sequence[int]) -> None:
-        """As of `Store`, of the counts."""
-        if self.store is not None:
-            self.store.know(numbers)
 
     # --- asking -----------------------------------------------------------------------------------------------------
     def has_room(self, keys: int) -> bool:

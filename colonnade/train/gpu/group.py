@@ -16,7 +16,7 @@ from colonnade.train.fresh import fresh_of, group_name
 from colonnade.train.gpu.admission import Admissions
 from colonnade.train.gpu.store import Rows, Store
 from colonnade.train.gpu.table import DeviceTable
-from colonnade.train.gpu.unique import Keys, Unique
+from colonnade.train.gpu.unique import Keys
 from colonnade.train.gpu.update import update as update_rows
 from colonnade.train.optimizers.optimizer import LARGEST
 from colonnade.train.step_numbers import step_numbers
@@ -50,10 +50,9 @@ class DeviceUpdate:
 
 
 class DeviceGroup:
-    """Tables of one layout and one kind of optimizer.
+    """Tables of one layout and one kind of optimizer; looked up with all others by `DeviceGroups`.
 
-    Facts: a lookup waits for the device once, for the number of distinct keys; where there may be too little room, once
-    more.   Errors: OptionError for policies that no kernel knows.
+    Errors: OptionError for policies that no kernel knows.
     """
 
     def __init__(self, configs: Sequence[TableConfig], seed: int, budget: Budget, device: torch.device) -> None:
@@ -70,55 +69,8 @@ class DeviceGroup:
         self.updates = np.zeros(len(configs), np.int64)
         self.evicted: list[list[Any]] = [[] for _ in configs]
         self.pending: list[DeviceLookup] = []
-        self._unique = Unique(device, ordered=torch.are_deterministic_algorithms_enabled())
-        self._hash_keys = self.store.keys_of_hash
         means = [config.repeats == "mean" for config in configs]
         self._means = torch.tensor(means, device=device) if any(means) else None
-
-    # --- forward ----------------------------------------------------------------------------------------------------
-    def lookup(
-        self,
-        tables: torch.Tensor,
-        starts: torch.Tensor,
-        sizes: torch.Tensor,
-        values: torch.Tensor,
-        inverse: torch.Tensor,
-        step: int | None,
-    ) -> torch.Tensor:
-        """What `distinct` and `look_up` of `TableGroup` give, of tensors on the device."""
-        beside = self.admissions.numbers_beside(self.store)
-        keys, numbers = self._unique.run(self._hash_keys, tables, starts, sizes, values, inverse, beside)
-        self.store.know(numbers[:3])
-        self.admissions.know(numbers[3:])
-        if step is None:
-            return self.store.look_up(keys)[1]
-        rows, found = self._looked_up(keys, step)
-        if torch.is_grad_enabled():
-            found.requires_grad_()
-            self.pending.append(DeviceLookup(keys, rows, found, self.store.version))
-        return found
-
-    def _looked_up(self, keys: Keys, step: int) -> tuple[Rows, torch.Tensor]:
-        """The rows of keys, made where they are missing and admitted, and their values.
-
-        Errors: BudgetError, before anything is changed.
-        """
-        policies = self.admissions
-        policies.follow(self.frozen)
-        asked = None
-        if not (self.store.has_room(len(keys)) and policies.has_room(len(keys))):
-            # Where memory may be refused, nothing is noted before it is there.
-            asked = policies.ask(keys, self.store.find(keys), step)
-            more, new = policies.new(asked).tolist()
-            self.store.reserve(more, len(keys))
-            policies.reserve(new, len(keys))
-        rows, found = self.store.look_up(keys, step)
-        if asked is None and policies.refuse:
-            asked = policies.ask(keys, rows, step)
-        self.store.insert(keys, rows, step, None if asked is None else asked.wanted, found)
-        if asked is not None:
-            policies.note(keys, asked, step)
-        return rows, found
 
     # --- backward ---------------------------------------------------------------------------------------------------
     def learned(self, scale: float) -> DeviceUpdate | None:

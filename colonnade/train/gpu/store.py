@@ -30,7 +30,7 @@ FULL = 0.75
 GROWTH = 1.25
 SPARE = 1 << 14
 TABLE_WORDS = 8
-FINDING, MAKING, COPYING, LOOKING = 32, 16, 64, 32
+FINDING, MAKING, COPYING = 32, 16, 64
 """Lanes of a program: few, since the slowest search of a program holds up the others."""
 WARP = 32
 WIDEST = 64
@@ -48,6 +48,7 @@ class Store:
     """Rows of the tables of one layout. Facts: a row's number and address are its own until it is removed.
 
     name: in messages.   budget: what its memory counts against.   version: changes when rows are removed.
+    moves: changes when any of its memory lies elsewhere.
     Facts: work is enqueued on the current stream; what waits for the device says so. A step lies below 2^31.
     """
 
@@ -63,7 +64,7 @@ class Store:
         self.places = Places(layout)
         self.device = torch.device(device)
         self.budget = budget or Budget()
-        self.version = 0
+        self.version = self.moves = 0
         self._kernels = kernels(self.device.type, *FILES)
         self._shift = (-(-BLOCK_BYTES // self.places.row_bytes) - 1).bit_length()
         self._words = torch.from_numpy(_words(tables)).to(self.device)
@@ -102,11 +103,6 @@ class Store:
     def bytes(self) -> int:
         """Memory in use: blocks, slots, lists."""
         return sum(x.nbytes for x in (*self._memory, self._blocks, self._slots, self._free))
-
-    @property
-    def keys_of_hash(self) -> torch.Tensor:
-        """The hash key of each table."""
-        return self._words[:, 0].contiguous()
 
     @property
     def numbers(self) -> torch.Tensor:
@@ -174,6 +170,7 @@ class Store:
             self._memory.append(memory)
             self._starts += [memory.data_ptr() + block_bytes * block for block in range(blocks)]
             self._blocks = torch.tensor(self._starts, dtype=torch.int64, device=self.device)
+        self.moves += 1
         if buckets:
             self.budget.used -= self._slots.nbytes
             self._slots = slots
@@ -213,6 +210,27 @@ class Store:
         buckets = len(self._slots) // BUCKET
         return (self._slots, buckets, *([self._spare] if spare else []), *self.rows_at)
 
+    def described(self) -> list[int]:
+        """The words of `kernels/groups.py`, up to its first table."""
+        parts = (self._words, self._fresh, self._counters, self._free, self._lives)
+        words, fresh, counters, free, lives = (part.data_ptr() for part in parts)
+        rows = (self._blocks.data_ptr(), self._shift, self.places.row_bytes)
+        sizes = (self.layout.embedding_dim, self.layout.num_states, self.places.count, self.places.states)
+        return [
+            *(self._slots.data_ptr(), len(self._slots) // BUCKET, *rows, words, fresh, counters, free, lives),
+            *sizes,
+        ]
+
+    @property
+    def draws(self) -> tuple[bool, bool]:
+        """Whether new values of any table are normal, and of any are truncated."""
+        return self._draws["NORMAL"], self._draws["TRUNCATED"]
+
+    def made(self, most: int) -> None:
+        """Note that so many rows were made, at most, by others."""
+        self._most_rows += most
+        self._most_used += most
+
     @property
     def form(self) -> int:
         """How values are stored."""
@@ -233,16 +251,6 @@ class Store:
         given = (keys.hashes, keys.tables, keys.ids, rows, len(keys))
         self._launch("find", len(keys), FINDING, *self._map(), *given)
         return rows
-
-    def look_up(self, keys: Keys, step: int | None = None) -> tuple[Rows, torch.Tensor]:
-        """What `find` and `gather` give, and, where there is a step, what `touch` does: at once."""
-        dim = self.layout.embedding_dim
-        rows = torch.empty(len(keys), dtype=torch.int64, device=self.device)
-        out = torch.empty(len(keys), dim, device=self.device)
-        given = (self._words, keys.hashes, keys.tables, keys.ids, keys.counts, rows, out, len(keys), step or 0, dim)
-        constants = {"NOTED": step is not None, "FORM": self.form, "VALUES": block_of(dim, 32)}
-        self._launch("look_up", len(keys), LOOKING, *self._map(), *given, self.places.count, **constants)
-        return rows, out
 
     def insert(
         self,
@@ -275,8 +283,7 @@ class Store:
             STATES=block_of(states, 32), SPARE=SPARE,
         )  # fmt: skip
         self._kernels.launch("account", 1, self._counters, order, len(keys))
-        self._most_rows += more
-        self._most_used += more
+        self.made(more)
 
     def touch(self, keys: Keys, rows: Rows, step: int) -> None:
         """Note that keys were looked up in a step."""
@@ -336,6 +343,7 @@ class Store:
         self.budget.used += longer.nbytes - self._free.nbytes
         longer[: len(self._free)] = self._free
         self._free = longer
+        self.moves += 1
 
     def rows_of(self, table: int) -> Rows:
         """The rows of a table."""

@@ -13,7 +13,7 @@ from colonnade.backends.gpu.device.text import any_lane
 from colonnade.train.gpu.kernels.hashing import unsigned
 from colonnade.train.gpu.kernels.philox import draw_four, number_in
 from colonnade.train.gpu.kernels.places import floats, ints, load_values, longs, row_at, store_values
-from colonnade.train.gpu.kernels.slots import TABLE_WORDS, publish, search
+from colonnade.train.gpu.kernels.slots import TABLE_WORDS, publish
 
 ROW_STEP = tl.constexpr(12)
 
@@ -44,8 +44,11 @@ def drawn(
     return tl.reshape(tl.join(tl.join(v0, v2), tl.join(v1, v3)), (BLOCK, 4 * FOURS))
 
 
-@kernel
-def insert(
+@jit
+def insert_rows(
+    lane,
+    num,
+    before,
     slots,
     num_buckets,
     spare,
@@ -64,7 +67,6 @@ def insert(
     order,
     rows,
     out,
-    num,
     num_step,
     num_dim,
     num_states,
@@ -78,17 +80,16 @@ def insert(
     STATES: tl.constexpr,
     SPARE: tl.constexpr,
 ):
-    """Kernel: a row for each key that gets one. NOTED: it counts as looked up, and its values are given.
+    """A row for each key that gets one. NOTED: it counts as looked up, and its values are given.
 
     words: int64 [tables, 8].   fresh: float32 [tables, num_states].   counters: int64, rows handed out, rows in `free`.
-    lives: int64 [tables].   order: int64 [N], which new row it is from 1 on, where it is one more than before.
-    rows: written.   out: float32 [N, D].   num_count_at: where in a row its count lies.
+    lives: int64 [tables].   order: int64 [N], which new row it is from `before` + 1 on, where it is one more than the
+    one before.   rows: written.   out: float32 [N, D].   num_count_at: where in a row its count lies.
     Facts: the keys are distinct; there is room.
     """
-    lane = lanes_of(BLOCK)
     inside = lane < num
-    new = tl.load(order + lane, mask=inside, other=0)
-    live = inside & (new > tl.load(order + lane - 1, mask=inside & (lane > 0), other=0))
+    new = tl.load(order + lane, mask=inside, other=0) - before
+    live = inside & (new > tl.load(order + lane - 1, mask=inside & (lane > 0), other=before) - before)
     if any_lane(live):
         num_free = tl.load(counters + 1)
         listed = num_free - new
@@ -130,6 +131,48 @@ def insert(
 
 
 @kernel
+def insert(
+    slots,
+    num_buckets,
+    spare,
+    blocks,
+    num_shift,
+    row_bytes,
+    words,
+    fresh,
+    counters,
+    free,
+    lives,
+    hashes,
+    tables,
+    ids,
+    counts,
+    order,
+    rows,
+    out,
+    num,
+    num_step,
+    num_dim,
+    num_states,
+    num_count_at,
+    FORM: tl.constexpr,
+    NORMAL: tl.constexpr,
+    TRUNCATED: tl.constexpr,
+    NOTED: tl.constexpr,
+    BLOCK: tl.constexpr,
+    FOURS: tl.constexpr,
+    STATES: tl.constexpr,
+    SPARE: tl.constexpr,
+):
+    """Kernel: `insert_rows` of one store."""
+    insert_rows(
+        lanes_of(BLOCK), num, num * 0, slots, num_buckets, spare, blocks, num_shift, row_bytes, words, fresh, counters,
+        free, lives, hashes, tables, ids, counts, order, rows, out, num_step, num_dim, num_states, num_count_at, FORM,
+        NORMAL, TRUNCATED, NOTED, BLOCK, FOURS, STATES, SPARE,
+    )  # fmt: skip
+
+
+@kernel
 def account(counters, order, num):
     """Kernel, one program: the counters after `insert`: rows handed out, free ones, slots in use."""
     made = tl.load(order + num - 1)
@@ -150,11 +193,9 @@ def note(address, counts, lane, num_step, num_count_at, live):
 
 
 @jit
-def give(out, words, tables, lane, address, inside, live, dim, FORM: tl.constexpr, VALUES: tl.constexpr):
+def give(out, words, table, lane, address, inside, live, dim, FORM: tl.constexpr, VALUES: tl.constexpr):
     """Write the values of rows; of lanes without one, the table's default."""
-    lacks = inside & ~live
-    table = tl.load(tables + lane, mask=lacks, other=0).to(tl.int64)
-    default = number_in(words + TABLE_WORDS * table, 7, lacks).to(tl.float32)
+    default = number_in(words + TABLE_WORDS * table.to(tl.int64), 7, inside & ~live).to(tl.float32)
     begin = 0
     while begin < dim:
         k = begin + tl.arange(0, VALUES)
@@ -195,45 +236,8 @@ def gather(
     row = tl.load(rows + lane, mask=inside, other=-1)
     live = row >= 0
     address = row_at(blocks, row, live, num_shift, row_bytes)
-    give(out, words, tables, lane, address, inside, live, dim, FORM, VALUES)
-
-
-@kernel
-def look_up(
-    slots,
-    num_buckets,
-    blocks,
-    num_shift,
-    row_bytes,
-    words,
-    hashes,
-    tables,
-    ids,
-    counts,
-    rows,
-    out,
-    num,
-    num_step,
-    dim,
-    num_count_at,
-    NOTED: tl.constexpr,
-    FORM: tl.constexpr,
-    BLOCK: tl.constexpr,
-    VALUES: tl.constexpr,
-):
-    """Kernel: what `find` and `gather` do and, NOTED, `touch`: each row is read once."""
-    lane = lanes_of(BLOCK)
-    inside = lane < num
-    h = unsigned(tl.load(hashes + lane, mask=inside, other=0))
-    id_ = tl.load(ids + lane, mask=inside, other=0)
-    table = tl.load(tables + lane, mask=inside, other=0)
-    row = search(slots, num_buckets, blocks, num_shift, row_bytes, h, table, id_, inside)
-    tl.store(rows + lane, row, mask=inside)
-    live = row >= 0
-    address = row_at(blocks, row, live, num_shift, row_bytes)
-    if NOTED:
-        note(address, counts, lane, num_step, num_count_at, live)
-    give(out, words, tables, lane, address, inside, live, dim, FORM, VALUES)
+    table = tl.load(tables + lane, mask=inside & ~live, other=0)
+    give(out, words, table, lane, address, inside, live, dim, FORM, VALUES)
 
 
 @kernel

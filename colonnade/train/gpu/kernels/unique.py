@@ -3,8 +3,12 @@
 A slot is the batch's stamp (8 bits), the number of the table and bits of the hash (24), and a place in the batch (32)
 where the key stands: that place owns the key. What a slot's key is, the batch itself says, which nobody writes.
 
-Legend: N ids; F features, int64 [F, 5] of (table, start, size, hash key, shift); U distinct keys. A tile is BLOCK ids
-of one feature. Where keys are ordered, an id's rank is its place and the shift: ids of a table lie side by side by it.
+Tables fall into groups, whose keys are numbered apart: those of a group lie from its base on, where as many ids lie
+before as features of other groups before it have.
+
+Legend: N ids; F features, int64 [F, 8] of (table, start, size, hash key, shift, base, group, -), group by group and
+table by table; U distinct keys. A tile is BLOCK ids of one feature. Where keys are ordered, an id's rank is its place
+and the shift: ids of a table lie side by side by it.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ def tile_of(features, tiles, num, BLOCK: tl.constexpr):
     """A program's feature (its words), the places of its ids, and which there are. tiles: int64 [F], those before."""
     program = tl.program_id(0)
     feature = unit_of(tiles, num, program)
-    words = features + 5 * feature
+    words = features + 8 * feature
     within = (program - tl.load(tiles + feature)) * BLOCK + tl.arange(0, BLOCK)
     return words, tl.load(words + 1) + within, within < tl.load(words + 2)
 
@@ -34,7 +38,7 @@ def sample_of(features, tiles, num, BLOCK: tl.constexpr, TILE: tl.constexpr):
     """What `tile_of` gives, of BLOCK places at equal distances over all ids, each with the words of its feature."""
     lane = tl.arange(0, BLOCK).to(tl.int64)
     last = num - 1
-    after = tl.load(tiles + last) * TILE + tl.load(features + 5 * last + 2)
+    after = tl.load(tiles + last) * TILE + tl.load(features + 8 * last + 2)
     place = lane * after // BLOCK
     tile = place // TILE
     low = tile * 0
@@ -44,7 +48,7 @@ def sample_of(features, tiles, num, BLOCK: tl.constexpr, TILE: tl.constexpr):
         before = tl.load(tiles + middle) <= tile
         low = tl.where(before, middle, low)
         high = tl.where(before, high, middle)
-    words = features + 5 * low
+    words = features + 8 * low
     within = place - tl.load(tiles + low) * TILE
     return words, tl.load(words + 1) + within, within < tl.load(words + 2)
 
@@ -89,7 +93,8 @@ def own(
     tiles: of TILE ids.
 
     slots: int64 [num_slots], at least twice N.   spare: int64 [SPARE], zeros.   num_bits: of the hash in a slot.
-    owners: int32 [N], written.   numbers: int32 [N], written where an id owns its key.   found: int32 [1], 0 before.
+    owners: int32 [N], written.   numbers: int32 [N], written where an id owns its key.
+    found: int32 [groups], zeros before.
     """
     if SAMPLED:
         words, at, live = sample_of(features, tiles, num, BLOCK, TILE)
@@ -129,10 +134,14 @@ def own(
         tl.store(numbers + at, (at + tl.load(words + 4)).to(tl.int32), mask=owns)
     else:
         one = owns.to(tl.int32)
-        first = tl.atomic_add(found, total(one), sem="relaxed")
-        u = first + tl.associative_scan(one, 0, tl.standard._sum_combine) - one
+        group = tl.load(words + 6)
+        if SAMPLED:
+            u = tl.atomic_add(found + group, one, mask=owns, sem="relaxed")
+        else:
+            first = tl.atomic_add(found + group, total(one), sem="relaxed")
+            u = first + tl.associative_scan(one, 0, tl.standard._sum_combine) - one
         tl.store(numbers + at, u, mask=owns)
-        put_key(hashes, tables, ids, counts, u.to(tl.int64), h, table, id_, owns)
+        put_key(hashes, tables, ids, counts, tl.load(words + 5) + u.to(tl.int64), h, table, id_, owns)
 
 
 @kernel
@@ -157,15 +166,24 @@ def lead(features, tiles, num, owners, numbers, leads, BLOCK: tl.constexpr):
 
 
 @kernel
-def list_keys(values, features, tiles, num, owners, numbers, hashes, tables, ids, counts, BLOCK: tl.constexpr):
-    """Kernel: write the keys of ids that are the first of theirs. numbers: int32 [N], by rank, one more than theirs."""
+def list_keys(
+    values, features, tiles, num, owners, sums, numbers, found, hashes, tables, ids, counts, BLOCK: tl.constexpr
+):
+    """Kernel: write and number the keys of ids that are the first of theirs.
+
+    sums: int32 [N], by rank, how many keys have theirs up to there.   numbers: int32 [N], written there.
+    """
     words, at, live = tile_of(features, tiles, num, BLOCK)
     rank = at + tl.load(words + 4)
+    base = tl.load(words + 5)
     owns = live & (tl.load(owners + at, mask=live, other=0) == rank)
-    u = tl.load(numbers + rank, mask=owns, other=1).to(tl.int64) - 1
-    tl.store(numbers + rank, u.to(tl.int32), mask=owns)
+    before = tl.load(sums + base - 1, mask=base > 0, other=0)
+    u = tl.load(sums + rank, mask=owns, other=1) - before - 1
+    tl.store(numbers + rank, u, mask=owns)
     id_ = tl.load(values + at, mask=owns, other=0)
-    put_key(hashes, tables, ids, counts, u, hash_of(unsigned(tl.load(words + 3)), id_), tl.load(words), id_, owns)
+    h = hash_of(unsigned(tl.load(words + 3)), id_)
+    put_key(hashes, tables, ids, counts, base + u.to(tl.int64), h, tl.load(words), id_, owns)
+    tl.atomic_add(found + tl.load(words + 6), total(owns.to(tl.int32)), sem="relaxed")
 
 
 @kernel
@@ -189,6 +207,7 @@ def settle(
     owner = tl.load(inverse + at, mask=live, other=0)
     u = tl.load(numbers + owner, mask=live, other=0)
     tl.store(inverse + at, u, mask=live)
+    own_counts = counts + tl.load(words + 5)
     repeats = live & (owner != at + tl.load(words + 4))
     if any_lane(repeats):
         k = tl.arange(0, FIRST)
@@ -196,52 +215,74 @@ def settle(
         if any_lane(first):
             alike = (u[:, None] == k[None, :]) & first[:, None]
             often = tl.reduce(alike.to(tl.int32), 0, tl.standard._sum_combine)
-            tl.atomic_add(counts + k, often, mask=often > 0, sem="relaxed")
+            tl.atomic_add(own_counts + k, often, mask=often > 0, sem="relaxed")
         low = repeats & ~first & (u < COUNTED)
         if any_lane(low):
             often = tl.histogram(u, COUNTED, mask=low)
             key = tl.arange(0, COUNTED)
-            tl.atomic_add(counts + key, often, mask=often > 0, sem="relaxed")
-        tl.atomic_add(counts + u, at.to(tl.int32) * 0 + 1, mask=repeats & ~first & ~low, sem="relaxed")
+            tl.atomic_add(own_counts + key, often, mask=often > 0, sem="relaxed")
+        tl.atomic_add(own_counts + u, at.to(tl.int32) * 0 + 1, mask=repeats & ~first & ~low, sem="relaxed")
+
+
+@jit
+def later(a, b):
+    """The greater of two places. Triton's own is a compiled function, which an interpreted scan cannot call."""
+    return tl.where(a > b, a, b)
 
 
 @kernel
 def describe(
-    tables,
-    starts,
-    sizes,
-    hash_keys,
-    shifts,
+    members,
+    offsets,
+    num_stride,
+    num_end,
     features,
     owning,
     counting,
+    bases,
     num,
     SHIFTED: tl.constexpr,
     OWN: tl.constexpr,
     COUNT: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Kernel, one program: the features' words, and how many tiles of OWN and of COUNT ids lie before each."""
-    owned = tl.load(sizes) * 0
-    counted = owned
+    """Kernel, one program: the features' words, and how many tiles of OWN and of COUNT ids lie before each.
+
+    members: int64 [F, 4] of (row of `offsets`, table, hash key, group).   offsets: int64 [rows, num_stride], the ids of
+    a feature from column 0 to num_end.   bases: int64 [groups], written.
+    """
+    before = tl.load(members) * 0
+    owned, counted, first = before, before, before
     begin = 0
     while begin < num:
         f = begin + tl.arange(0, BLOCK)
         live = f < num
-        table = tl.load(tables + f, mask=live, other=0)
-        size = tl.load(sizes + f, mask=live, other=0)
-        tl.store(features + 5 * f, table, mask=live)
-        tl.store(features + 5 * f + 1, tl.load(starts + f, mask=live, other=0), mask=live)
-        tl.store(features + 5 * f + 2, size, mask=live)
-        tl.store(features + 5 * f + 3, tl.load(hash_keys + table, mask=live, other=0), mask=live)
+        member = members + 4 * f
+        ends = offsets + tl.load(member, mask=live, other=0) * num_stride
+        start = tl.load(ends, mask=live, other=0)
+        size = tl.load(ends + num_end, mask=live, other=0) - start
+        group = tl.load(member + 3, mask=live, other=0)
+        rank = before + tl.associative_scan(size, 0, tl.standard._sum_combine) - size
+        leads = live & ((f == 0) | (group != tl.load(member - 1, mask=live & (f > 0), other=-1)))
+        base = tl.associative_scan(tl.where(leads, rank, first), 0, later)
+        tl.store(bases + group, rank, mask=leads)
+        words = features + 8 * f
+        tl.store(words, tl.load(member + 1, mask=live, other=0), mask=live)
+        tl.store(words + 1, start, mask=live)
+        tl.store(words + 2, size, mask=live)
+        tl.store(words + 3, tl.load(member + 2, mask=live, other=0), mask=live)
         if SHIFTED:
-            tl.store(features + 5 * f + 4, tl.load(shifts + f, mask=live, other=0), mask=live)
+            tl.store(words + 4, rank - start, mask=live)
         else:
-            tl.store(features + 5 * f + 4, size * 0, mask=live)
+            tl.store(words + 4, size * 0, mask=live)
+        tl.store(words + 5, base, mask=live)
+        tl.store(words + 6, group, mask=live)
         own = (size + (OWN - 1)) // OWN
         count = (size + (COUNT - 1)) // COUNT
         tl.store(owning + f, owned + tl.associative_scan(own, 0, tl.standard._sum_combine) - own, mask=live)
         tl.store(counting + f, counted + tl.associative_scan(count, 0, tl.standard._sum_combine) - count, mask=live)
+        first = tl.reduce(base, 0, later)
+        before += total(size)
         owned += total(own)
         counted += total(count)
         begin += BLOCK

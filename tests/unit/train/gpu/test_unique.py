@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from colonnade.train.gpu import unique as module
 from colonnade.train.gpu.module import CAPABILITIES, Kernels
-from colonnade.train.gpu.unique import BLOCK, COUNTED, COUNTING, FEATURES, FIRST, SPARE, Unique
+from colonnade.train.gpu.unique import BLOCK, COUNTED, COUNTING, FEATURES, FIRST, SPARE, Keys, Members, Unique
 from colonnade.train.initializers import Constant
 from colonnade.train.reduce.unique import reference
 from colonnade.train.tables.layout import Layout
@@ -22,25 +22,40 @@ CASES = st.lists(st.tuples(st.integers(0, 2), st.lists(IDS, max_size=100)), max_
 HASH_KEYS = (3, 5, 2**64 - 1)
 
 
-def check(unique: Unique, features: list[tuple[int, list[int]]], hash_keys: tuple[int, ...] = HASH_KEYS) -> None:
+def check(
+    unique: Unique,
+    features: list[tuple[int, list[int]]],
+    hash_keys: tuple[int, ...] = HASH_KEYS,
+    *,
+    ordered: bool = False,
+    groups: tuple[int, ...] = (0, 1, 1),
+) -> None:
     device = unique.device
-    sizes = np.array([len(ids) for _, ids in features], np.int64)
-    starts = np.cumsum(sizes) - sizes
+    ends = np.cumsum([0, *(len(ids) for _, ids in features)])
     values = torch.tensor([id_ for _, ids in features for id_ in ids], dtype=torch.int64, device=device)
-    tables = torch.tensor([table for table, _ in features], dtype=torch.int64, device=device)
+    offsets = torch.from_numpy(np.stack([ends[:-1], ends[1:]], 1)).to(device)
     inverse = torch.full((len(values),), -7, dtype=torch.int32, device=device)
-    keys_of = torch.from_numpy(np.array(hash_keys, np.uint64).view(np.int64)).to(device)
-    where = (torch.from_numpy(starts).to(device), torch.from_numpy(sizes).to(device))
-    keys, numbers = unique.run(keys_of, tables, *where, values, inverse, torch.tensor([2**40], device=device))
-    assert numbers == [2**40]
-    want, numbers = reference(tables.tolist(), [np.array(ids, np.int64) for _, ids in features])
-    found = list(zip(keys.tables.tolist(), keys.ids.tolist(), strict=True))
-    flat = [want[number] for part in numbers for number in part]
-    assert sorted(found) == sorted(want)
-    assert [found[u] for u in inverse.tolist()] == flat
-    assert keys.counts.tolist() == np.bincount(inverse.cpu().numpy(), minlength=len(want)).tolist()
-    if unique.ordered:
-        assert found == want
+    tables = [table for table, _ in features]
+    members = Members.of(range(len(features)), tables, hash_keys, groups[: len(hash_keys)], device)
+    found = unique.run(members, offsets, values, inverse, ordered=ordered)
+    want, numbers = reference(tables, [np.array(ids, np.int64) for _, ids in features])
+    places = [[u for u, (table, _) in enumerate(want) if groups[table] == g] for g in range(members.num_groups)]
+    assert found.counts.tolist() == [len(own) for own in places]
+    seen, keys = inverse.cpu().numpy(), found.keys
+    of_id = np.repeat([groups[table] for table in tables], np.diff(ends)).astype(np.int64)
+    flat = np.array([number for part in numbers for number in part], np.int64)
+    for g, (base, own) in enumerate(zip(found.bases.tolist(), places, strict=True)):
+        part = keys.take(slice(base, base + len(own)))
+        pairs = list(zip(part.tables.tolist(), part.ids.tolist(), strict=True))
+        assert sorted(pairs) == sorted(want[u] for u in own)
+        assert [pairs[u] for u in seen[of_id == g]] == [want[u] for u in flat[of_id == g]]
+        assert part.counts.tolist() == np.bincount(seen[of_id == g], minlength=len(own)).tolist()
+        if ordered:
+            assert pairs == [want[u] for u in own]
+        _check_hashes(part, hash_keys)
+
+
+def _check_hashes(keys: Keys, hash_keys: tuple[int, ...]) -> None:
     fresh = [Fresh(key, 0, Constant().draw(1), np.zeros(0, np.float32)) for key in hash_keys]
     store = Store("s", Layout(1), fresh)
     for table in range(len(hash_keys)):
@@ -52,12 +67,12 @@ def check(unique: Unique, features: list[tuple[int, list[int]]], hash_keys: tupl
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("ordered", [False, True])
 def test_keys_are_those_of_a_dictionary(device: str, ordered: bool) -> None:
-    unique = Unique(torch.device(device), ordered=ordered)
+    unique = Unique(torch.device(device))
 
     @settings(max_examples=8 if device == "cpu" else 60)
-    @given(CASES)
-    def run(features: list[tuple[int, list[int]]]) -> None:
-        check(unique, features)
+    @given(CASES, st.sampled_from([(0, 0, 0), (0, 1, 1), (0, 1, 2)]))
+    def run(features: list[tuple[int, list[int]]], groups: tuple[int, ...]) -> None:
+        check(unique, features, ordered=ordered, groups=groups)
 
     run()
 
@@ -96,23 +111,27 @@ def test_frequent_keys_come_first_and_are_counted_together(device: str, monkeypa
 @pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("skewed", [False, True])
 def test_many_ids(ordered: bool, skewed: bool) -> None:
-    unique = Unique(torch.device("cuda"), ordered=ordered)
+    unique = Unique(torch.device("cuda"))
     for seed in range(3):
         rng = np.random.default_rng(seed)
         ids = rng.zipf(1.2, 300_000) if skewed else rng.integers(-(2**63), 2**63, 300_000)
-        check(unique, [(0, ids[:100_000].tolist()), (2, ids[50_000:].tolist()), (0, ids[:7].tolist()), (1, [])])
+        check(
+            unique,
+            [(0, ids[:100_000].tolist()), (2, ids[50_000:].tolist()), (0, ids[:7].tolist()), (1, [])],
+            ordered=ordered,
+        )
 
 
 SIGNATURE = {
     **dict.fromkeys(
         (
-            *("values", "features", "tiles", "slots", "spare", "hashes", "ids", "starts"),
-            *("sizes", "hash_keys", "shifts", "owning", "counting"),
+            *("values", "features", "tiles", "slots", "spare", "hashes", "ids", "members"),
+            *("offsets", "owning", "counting", "bases"),
         ),
         "*i64",
     ),
-    **dict.fromkeys(("owners", "numbers", "found", "tables", "counts", "inverse", "leads"), "*i32"),
-    **dict.fromkeys(("num", "num_slots", "num_stamp", "num_bits"), "i32"),
+    **dict.fromkeys(("owners", "numbers", "found", "tables", "counts", "inverse", "leads", "sums"), "*i32"),
+    **dict.fromkeys(("num", "num_slots", "num_stamp", "num_bits", "num_stride", "num_end"), "i32"),
 }
 
 
@@ -130,9 +149,5 @@ def test_kernels_compile(capability: int) -> None:
         made.compiled(name, SIGNATURE, {"BLOCK": BLOCK}, capability)
     counting = {"BLOCK": COUNTING, "COUNTED": COUNTED, "FIRST": FIRST}
     made.compiled("settle", SIGNATURE, counting, capability)
-    made.compiled(
-        "describe",
-        {**SIGNATURE, "tables": "*i64"},
-        {"SHIFTED": True, "OWN": 2, "COUNT": 4, "BLOCK": FEATURES},
-        capability,
-    )
+    described = {"SHIFTED": True, "OWN": 2, "COUNT": 4, "BLOCK": FEATURES}
+    made.compiled("describe", SIGNATURE, described, capability)

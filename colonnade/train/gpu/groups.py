@@ -1,0 +1,288 @@
+"""All groups of tables on a device, handled together: launches and waits of a step do not grow with them.
+
+Legend: G groups; F features; N ids of all features; U distinct keys; D embedding_dim; T tables of all groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import torch
+
+from colonnade.train.gpu.admission import Asked
+from colonnade.train.gpu.group import DeviceGroup, DeviceLookup
+from colonnade.train.gpu.module import Kernels
+from colonnade.train.gpu.store import MAKING, SPARE, WARP, Rows, Store, block_of
+from colonnade.train.gpu.unique import Found, Keys, Members, Unique
+
+LOOKING = 32
+"""Lanes of a program: few, since the slowest search of a program holds up the others."""
+FILES = ("groups",)
+STORE_WORDS, PART_WORDS = 16, 4
+Kind = tuple[int, int, int, int]
+"""What code of a store depends on: FORM, VALUES, FOURS, STATES of `kernels/groups.py`."""
+
+
+def kind_of(store: Store) -> Kind:
+    """The kind of a store."""
+    dim = store.layout.embedding_dim
+    return store.form, block_of(dim, 32), block_of(-(-dim // 4), 8), block_of(store.layout.num_states, 32)
+
+
+def write(kinds: Sequence[Kind]) -> str:
+    """`look_up_all` and `insert_all`: a branch for each kind of store."""
+    keys = "hashes, tables, ids, counts"
+    packed = "packed_hashes, packed_tables, packed_ids, packed_counts"
+    of_look_up = f"{keys}, {packed}, rows, lacks, barred, out, num_step"
+    of_insert = f"{keys}, spare, order, rows, out, num_step"
+    begin = "    words, part, lane = tile_of_group(stores, parts, tiles, num, BLOCK)"
+    head = f"{begin}\n    kind = tl.load(words + STORE_KIND)"
+    lines = ["@kernel", f"def look_up_all(stores, parts, tiles, num, {of_look_up}, NOTED: tl.constexpr,"]
+    lines += ["    GIVES: tl.constexpr, BLOCK: tl.constexpr):", head]
+    for k, (form, values, _, _) in enumerate(kinds):
+        call = f"look_up_of(words, part, lane, {of_look_up}, FORM={form}, VALUES={values}, NOTED=NOTED, GIVES=GIVES)"
+        lines += [f"    if kind == {k}:", f"        {call}"]
+    lines += ["", "", "@kernel", f"def insert_all(stores, parts, tiles, num, {of_insert}, NORMAL: tl.constexpr,"]
+    lines += ["    TRUNCATED: tl.constexpr, BLOCK: tl.constexpr, SPARE: tl.constexpr):", head]
+    for k, (form, _, fours, states) in enumerate(kinds):
+        shared = "NORMAL=NORMAL, TRUNCATED=TRUNCATED, BLOCK=BLOCK, SPARE=SPARE"
+        call = f"insert_of(words, part, lane, {of_insert}, FORM={form}, FOURS={fours}, STATES={states}, {shared})"
+        lines += [f"    if kind == {k}:", f"        {call}"]
+    return "\n".join(lines) + "\n"
+
+
+@cache
+def kernels_of(kinds: tuple[Kind, ...], device_type: str) -> Kernels:
+    """The kernels for stores of these kinds, for tensors of a device."""
+    return Kernels(FILES, write(kinds), interpret=device_type == "cpu")
+
+
+@dataclass(frozen=True)
+class Batch:
+    """The distinct keys of a batch. sizes: how many there are of each group.   parts: int64 [G, 4].   looking, making:
+    int64 [G], as of `kernels/groups.py`.
+    """
+
+    found: Found
+    sizes: tuple[int, ...]
+    parts: torch.Tensor
+    looking: torch.Tensor
+    making: torch.Tensor
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Where the packed keys of each group end."""
+        return tuple(accumulate(self.sizes))
+
+    def slices(self) -> list[slice]:
+        """Where the packed keys of each group lie."""
+        return [slice(end - size, end) for end, size in zip(self.ends, self.sizes, strict=True)]
+
+    def programs(self, block: int) -> int:
+        """Programs of so many keys, each of one group."""
+        return sum(-(-size // block) for size in self.sizes)
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was found for the keys of a batch, packed. rows: int64 [U].   lacks: int32 [U], which keys get a row.
+
+    values: float32, of the groups one behind the other.
+    """
+
+    keys: Keys
+    rows: Rows
+    lacks: torch.Tensor
+    values: torch.Tensor
+
+
+class DeviceGroups:
+    """The groups that lie on one device.
+
+    features: of each group, the rows of the offsets.   tables: of each feature, its table in its group.
+    Facts: for one stream at a time. `distinct` waits for the device once, for how many keys there are; `reserve` does
+    once more where a store might have too little room, and where policies are asked.
+    """
+
+    def __init__(
+        self,
+        groups: Sequence[DeviceGroup],
+        features: Sequence[Sequence[int]],
+        tables: Sequence[int],
+        device: torch.device,
+    ) -> None:
+        self.groups, self.device = tuple(groups), device
+        self.firsts = tuple(accumulate((len(group.configs) for group in groups), initial=0))[:-1]
+        given = [(f, first + tables[f]) for first, own in zip(self.firsts, features, strict=True) for f in own]
+        fresh = [(x.hash_key, g) for g, group in enumerate(groups) for x in group.store.tables]
+        of_tables = ([key for key, _ in fresh], [g for _, g in fresh])
+        self._members = Members.of([f for f, _ in given], [t for _, t in given], *of_tables, device)
+        self._unique = Unique(device)
+        kinds = [kind_of(group.store) for group in groups]
+        known = tuple(sorted(set(kinds)))
+        self._kinds = [known.index(kind) for kind in kinds]
+        self._kernels = kernels_of(known, device.type)
+        draws = [group.store.draws for group in groups]
+        self._draws = {"NORMAL": any(normal for normal, _ in draws), "TRUNCATED": any(cut for _, cut in draws)}
+        self._spare = torch.zeros(SPARE, dtype=torch.int64, device=device)
+        self._stores: tuple[tuple[int, ...], torch.Tensor] | None = None
+        self._barred: tuple[bytes, torch.Tensor] | None = None
+
+    # --- what is known on the device ----------------------------------------------------------------------------------
+    @property
+    def stores(self) -> torch.Tensor:
+        """int64 [G, 16], the words of every store."""
+        moves = tuple(group.store.moves for group in self.groups)
+        if self._stores is None or self._stores[0] != moves:
+            words = np.zeros((len(self.groups), STORE_WORDS), np.int64)
+            for own, group, first, kind in zip(words, self.groups, self.firsts, self._kinds, strict=True):
+                own[:] = (*group.store.described(), first, kind)
+            self._stores = moves, torch.from_numpy(words).to(self.device)
+        return self._stores[1]
+
+    @property
+    def barred(self) -> torch.Tensor:
+        """bool [T], which tables make no rows."""
+        bars = np.concatenate([group.admissions.bars for group in self.groups])
+        if self._barred is None or self._barred[0] != bars.tobytes():
+            self._barred = bars.tobytes(), torch.from_numpy(bars).to(self.device)
+        return self._barred[1]
+
+    @property
+    def _lanes(self) -> dict[str, int]:
+        return {"GROUPS": block_of(len(self.groups), 1 << 16)}
+
+    # --- forward ----------------------------------------------------------------------------------------------------
+    def distinct(self, offsets: torch.Tensor, values: torch.Tensor, inverse: torch.Tensor) -> Batch:
+        """The features' distinct ids, as keys. inverse: int32 [N], written."""
+        ordered = torch.are_deterministic_algorithms_enabled()
+        found = self._unique.run(self._members, offsets, values, inverse, ordered=ordered)
+        count = len(self.groups)
+        memory = torch.empty((PART_WORDS + 2 + 4) * count, dtype=torch.int64, device=self.device)
+        parts, looking, making, told = memory.split((PART_WORDS * count, count, count, 4 * count))
+        given = (self.stores, found.bases, found.counts, parts, looking, making, told, count)
+        self._kernels.launch("arrange", 1, *given, LOOK=LOOKING, MAKE=MAKING, **self._lanes, num_warps=1)
+        counting = [group.admissions.store for group in self.groups if group.admissions.store is not None]
+        if counting:
+            told = torch.cat((told, *(store.numbers for store in counting)))
+        numbers = told.tolist()
+        for g, group in enumerate(self.groups):
+            group.store.know(numbers[4 * g + 1 : 4 * g + 4])
+        for k, store in enumerate(counting):
+            store.know(numbers[4 * count + 3 * k : 4 * count + 3 * k + 3])
+        return Batch(found, tuple(numbers[: 4 * count : 4]), parts, looking, making)
+
+    def reserve(self, batch: Batch, step: int) -> list[Asked | None]:
+        """Make room for what `look_up` will make and note; gives what policies said, where they had to be asked for it.
+
+        Errors: BudgetError, before any row is made or noted.
+        """
+        short = []
+        for g, (group, size) in enumerate(zip(self.groups, batch.sizes, strict=True)):
+            group.admissions.follow(group.frozen)
+            if size and not (group.store.has_room(size) and group.admissions.has_room(size)):
+                short.append(g)
+        asked: list[Asked | None] = [None] * len(self.groups)
+        if not short:
+            return asked
+        read, slices = self._read(batch, None, gives=False), batch.slices()
+        counts = []
+        for g in short:
+            policies, own = self.groups[g].admissions, slices[g]
+            said = asked[g] = policies.ask(read.keys.take(own), read.rows[own], step)
+            counts.append(policies.new(said))
+        for g, (more, new) in zip(short, torch.stack(counts).tolist(), strict=True):
+            self.groups[g].store.reserve(more, batch.sizes[g])
+            self.groups[g].admissions.reserve(new, batch.sizes[g])
+        return asked
+
+    def look_up(
+        self, batch: Batch, step: int | None, asked: Sequence[Asked | None] | None = None
+    ) -> list[torch.Tensor]:
+        """The rows of each group's keys, `[U, D]`; the tables' defaults where there is none.
+
+        step: of the training; None: no row is made or noted.   asked: what `reserve` gave.
+        """
+        read, slices = self._read(batch, step, gives=True), batch.slices()
+        if step is not None:
+            self._insert(batch, read, step, asked or [None] * len(slices))
+        found = self._matrices(batch, read.values)
+        if step is not None and torch.is_grad_enabled():
+            for group, own, x in zip(self.groups, slices, found, strict=True):
+                lookup = DeviceLookup(read.keys.take(own), read.rows[own], x.requires_grad_(), group.store.version)
+                group.pending.append(lookup)
+        return found
+
+    def _matrices(self, batch: Batch, values: torch.Tensor) -> list[torch.Tensor]:
+        made, at = [], 0
+        for size, group in zip(batch.sizes, self.groups, strict=True):
+            dim = group.store.layout.embedding_dim
+            made.append(values.as_strided((size, dim), (dim, 1), at))
+            at += _padded(size * dim)
+        return made
+
+    def _read(self, batch: Batch, step: int | None, *, gives: bool) -> Read:
+        keys = Keys.empty(sum(batch.sizes), self.device)
+        rows = torch.empty(len(keys), dtype=torch.int64, device=self.device)
+        lacks = torch.empty(len(keys), dtype=torch.int32, device=self.device)
+        dims = [group.store.layout.embedding_dim for group in self.groups]
+        room = sum(_padded(size * dim) for size, dim in zip(batch.sizes, dims, strict=True)) if gives else 0
+        values = torch.empty(room, dtype=torch.float32, device=self.device)
+        sparse, tiles = batch.found.keys, batch.looking
+        given = (
+            sparse.hashes,
+            sparse.tables,
+            sparse.ids,
+            sparse.counts,
+            keys.hashes,
+            keys.tables,
+            keys.ids,
+            keys.counts,
+        )
+        self._launch(
+            "look_up_all", batch, tiles, LOOKING, *given, rows, lacks, self.barred, values, step or 0,
+            NOTED=step is not None, GIVES=gives,
+        )  # fmt: skip
+        return Read(keys, rows, lacks, values)
+
+    def _insert(self, batch: Batch, read: Read, step: int, asked: Sequence[Asked | None]) -> None:
+        if not len(read.keys):
+            return
+        told = self._told(batch, read, step, asked)
+        order, keys = read.lacks.cumsum(0), read.keys
+        given = (keys.hashes, keys.tables, keys.ids, keys.counts, self._spare, order, read.rows, read.values, step)
+        self._launch("insert_all", batch, batch.making, MAKING, *given, **self._draws, SPARE=SPARE)
+        counted = (self.stores, batch.parts, order, len(self.groups))
+        self._kernels.launch("account_all", 1, *counted, **self._lanes, num_warps=1)
+        for group, size in zip(self.groups, batch.sizes, strict=True):
+            group.store.made(size)
+        for group, own_keys, said in told:
+            group.admissions.note(own_keys, said, step)
+
+    def _told(
+        self, batch: Batch, read: Read, step: int, asked: Sequence[Asked | None]
+    ) -> list[tuple[DeviceGroup, Keys, Asked]]:
+        """The groups whose policies decide, and what these say of which keys. Facts: writes which keys get a row."""
+        made = []
+        for group, own, said in zip(self.groups, batch.slices(), asked, strict=True):
+            if group.admissions.decides and own.stop > own.start:
+                keys = read.keys.take(own)
+                said = said or group.admissions.ask(keys, read.rows[own], step)
+                read.lacks[own] = said.wanted.int()
+                made.append((group, keys, said))
+        return made
+
+    def _launch(self, name: str, batch: Batch, tiles: torch.Tensor, block: int, *given: Any, **constants: Any) -> None:
+        warps = 1 if block <= WARP else 4
+        known = (self.stores, batch.parts, tiles, len(self.groups))
+        self._kernels.launch(name, batch.programs(block), *known, *given, BLOCK=block, **constants, num_warps=warps)
+
+
+def _padded(size: int) -> int:
+    """Where values begin is a multiple of 16 bytes."""
+    return size + -size % 4

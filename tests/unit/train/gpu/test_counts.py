@@ -1,0 +1,61 @@
+"""What one step of training asks of a device does not grow with the kinds of tables."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from colonnade.core.ragged import Ragged
+from colonnade.train import engine as module
+from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature
+from colonnade.train.gpu.group import DeviceGroup
+from colonnade.train.optimizers import Adagrad
+from colonnade.train.table_config import TableConfig
+from tests.unit.train.gpu.counting import Counts, counted
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "group_of", lambda *given: DeviceGroup(*given))
+
+
+def engine_of(num_groups: int) -> EmbeddingEngine:
+    """Tables of as many widths, two of each."""
+    one = TableConfig("t", 1, optimizer=Adagrad(0.1))
+    tables = [replace(one, name=f"t{dim}_{k}", embedding_dim=dim) for dim in range(1, num_groups + 1) for k in range(2)]
+    features = [EmbeddingFeature(f"f{k}", table) for k, table in enumerate(tables)]
+    return EmbeddingEngine(features, {"deep": [f.name for f in features]})
+
+
+def batch_of(engine: EmbeddingEngine) -> dict[str, Ragged]:
+    return {f.name: Ragged.of(torch.tensor([5, 6, 5]), torch.tensor([0, 2, 3])) for f in engine.features}
+
+
+def step(engine: EmbeddingEngine, batch: Any) -> None:
+    engine(batch)["deep"].sum().backward()
+    engine.step()
+
+
+def counts_of(num_groups: int, monkeypatch: pytest.MonkeyPatch) -> Counts:
+    """Of a step whose keys all have rows."""
+    engine = engine_of(num_groups)
+    assert len(engine.groups) == num_groups
+    packed = module.pack([f.name for f in engine.features], batch_of(engine))
+    for _ in range(2):
+        engine.lookup(packed)["deep"].sum().backward()
+        engine.step()
+    with counted(monkeypatch) as counts:
+        engine.lookup(packed)["deep"].sum().backward()
+        engine.step()
+    return counts
+
+
+if __name__ == "__main__":
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "group_of", lambda *given: DeviceGroup(*given))
+        for n in (1, 2, 4):
+            found = counts_of(n, patch)
+            print(n, found.totals, found, sep="\n  ")
