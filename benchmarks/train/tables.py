@@ -23,7 +23,7 @@ from benchmarks.gpu.clock import Clock, copy_bandwidth
 from colonnade.testing.machine import commit, now, versions
 from colonnade.train.gpu.store import Store
 from colonnade.train.gpu.unique import Members, Unique
-from colonnade.train.gpu.update import update
+from colonnade.train.gpu.update import Part, Plan
 from colonnade.train.initializers import Uniform
 from colonnade.train.loops.update import NUM_SCALARS
 from colonnade.train.optimizers import Adagrad, Optimizer, RowWiseAdagrad
@@ -111,6 +111,9 @@ def steps(count: int, dim: int, optimizer: Optimizer) -> Iterator[Line]:
     keys, rows = keys.take(shuffled), rows[shuffled]
     right = right and torch.equal(store.gather(keys, rows), store.values(rows))
     grads, scalars = torch.randn(count, dim, device=DEVICE), torch.zeros(1, NUM_SCALARS, device=DEVICE)
+    plan = Plan.of([Part(store, optimizer, 0, rows, keys.tables, grads, optimizer.most)], DEVICE)
+    barred = torch.zeros(1, dtype=torch.bool, device=DEVICE)
+    plan.inspect(barred, skips=False)
     numbers = optimizer.scalars(1, 0.1)
     scalars[0, : len(numbers)] = torch.tensor(numbers)
 
@@ -123,7 +126,8 @@ def steps(count: int, dim: int, optimizer: Optimizer) -> Iterator[Line]:
         ("find", lambda: store.find(keys), 2 * BURST + 28),
         ("touch", lambda: store.touch(keys, rows, 5), 2 * BURST + 12),
         ("gather", lambda: store.gather(keys, rows), max(wide, BURST) + wide + 8),
-        ("update", lambda: update(store, optimizer, rows, keys.tables, grads, scalars), 2 * row + wide + 12),
+        ("inspect", lambda: plan.inspect(barred, skips=False), wide + 13),
+        ("update", lambda: plan.update(scalars), 2 * row + wide + 12),
     ):
         taken, floor = clock.events([call]).p50, count * moved / copy_bandwidth(DEVICE)
         yield Line(f"{name}, {type(optimizer).__name__}", count, right, dim, 1e6 * taken, "floor", 1e6 * floor)

@@ -171,13 +171,13 @@ class EmbeddingEngine(torch.nn.Module):
             return self._step(scale)
 
     def _step(self, scale: float) -> bool:
-        found = [(group, group.learned(scale)) for group in self.groups]
+        found = [(owner, owner.learned(scale, self.gradients)) for owner in self._lookups.owners]
         if not self.training and any(update is not None for _, update in found):
             raise OptionError("rows learn in training alone", help="call train() first, or zero_grad() to forget")
-        updates = self._fit([(group, update) for group, update in found if update is not None])
+        updates = self._fit([(owner, update) for owner, update in found if update is not None])
         if updates is not None:
-            for group, update in updates:
-                group.apply(update, self.steps + 1)
+            for owner, update in updates:
+                owner.apply(update, self.steps + 1)
         for group in self.groups:
             group.pending.clear()
         self.steps += 1
@@ -186,35 +186,20 @@ class EmbeddingEngine(torch.nn.Module):
         return updates is not None
 
     def _fit(self, updates: list[tuple[Any, Any]]) -> list[tuple[Any, Any]] | None:
-        """The updates, limited; None: none of them."""
+        """The updates, limited; None: none of them. Errors: GradientError."""
         policy = self.gradients
-        made: list[tuple[Any, Any]] = []
-        bad = [group.not_finite(update, policy.limits) for group, update in updates]
-        if policy.not_finite in ("error", "skip_step") and _any(bad):
+        if policy.not_finite in ("error", "skip_step") and any(update.is_bad for _, update in updates):
             if policy.not_finite == "skip_step":
                 return None
-            raise self._refused(updates, bad)
-        for (group, update), is_bad in zip(updates, bad, strict=True):
-            kept = update.without(is_bad) if policy.not_finite == "skip_rows" else update
-            made.append((group, replace(kept, grads=policy.limited(update.grads))))
+            lines = [line for owner, update in updates for line in owner.refused(update)]
+            help = "lower the learning rate, clip, or say not_finite='skip_rows' or 'skip_step' in GradientPolicy"
+            what = "gradients that are NaN, infinite or too large to be squared; no row was changed"
+            raise GradientError(what, got=listed(lines), help=help)
+        made = [(owner, update.limited(policy)) for owner, update in updates]
         if policy.max_norm is None:
             return made
-        moved = [update.grads[torch.as_tensor(update.rows >= 0)] for _, update in made]
-        factor = policy.factor([float(grads.double().square().sum()) for grads in moved])
-        return [(group, replace(update, grads=update.grads * factor)) for group, update in made]
-
-    def _refused(self, updates: Sequence[tuple[Any, Any]], bad: Sequence[Any]) -> GradientError:
-        lines = []
-        for (group, update), is_bad in zip(updates, bad, strict=True):
-            for number, config in enumerate(group.configs):
-                rows = update.rows[is_bad & (update.tables == number)]
-                if len(rows):
-                    lines.append(
-                        f"table {config.name!r}: {len(rows)} ids, among them {group.store.ids(rows[:3]).tolist()}"
-                    )
-        help = "lower the learning rate, clip, or say not_finite='skip_rows' or 'skip_step' in GradientPolicy"
-        what = "gradients that are NaN, infinite or too large to be squared; no row was changed"
-        return GradientError(what, got=listed(lines), help=help)
+        factor = policy.factor([update.square_norm for _, update in made])
+        return [(owner, update.scaled(factor)) for owner, update in made]
 
     # --- tables -----------------------------------------------------------------------------------------------------
     def table(self, name: str) -> Table:
@@ -338,14 +323,6 @@ class EmbeddingEngine(torch.nn.Module):
         for plan in plans:
             plan.run()
         self.steps = int(steps)
-
-
-def _any(marks: Sequence[Any]) -> bool:
-    """Whether any mark of any group is set. Facts: waits once for a device."""
-    found = [x.any() for x in marks]
-    on_device = [x for x in found if isinstance(x, torch.Tensor)]
-    here = any(bool(x) for x in found if not isinstance(x, torch.Tensor))
-    return here or bool(on_device and torch.stack(on_device).any())
 
 
 def _grouped(features: Sequence[EmbeddingFeature]) -> list[list[TableConfig]]:

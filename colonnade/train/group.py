@@ -5,8 +5,9 @@ Legend: U distinct keys of a batch; D embedding_dim; F features.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,11 +16,12 @@ import torch
 
 from colonnade.backends.memory import address_of
 from colonnade.train.admission import Admitter
-from colonnade.train.compiled import LOOPS
+from colonnade.train.compiled import LOOPS, Loops
 from colonnade.train.fresh import fresh_of, group_name
+from colonnade.train.gradients import GradientPolicy
 from colonnade.train.optimizers.optimizer import LARGEST
 from colonnade.train.reduce.unique import Unique
-from colonnade.train.step_numbers import step_numbers
+from colonnade.train.step_numbers import StepNumbers
 from colonnade.train.table_config import TableConfig
 from colonnade.train.tables.layout import Layout
 from colonnade.train.tables.store import Budget, Keys, Rows, Store
@@ -41,16 +43,34 @@ class Lookup:
 
 @dataclass(frozen=True)
 class Update:
-    """What rows learn: each row once. counts: how often each occurred."""
+    """What rows learn: each row once. counts: how often each occurred.   bad: bool [U], which rows have a gradient
+    that is NaN, infinite, or more than their optimizer takes.
+    """
 
     tables: Array
     rows: Rows
     counts: Array
     grads: torch.Tensor
 
-    def without(self, which: Array) -> Update:
-        """The same, but some rows learn nothing."""
-        return replace(self, rows=np.where(which, -1, self.rows))
+    bad: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether any gradient is NaN, infinite, or more than its optimizer takes."""
+        return bool(self.bad.any())
+
+    def limited(self, policy: GradientPolicy) -> Update:
+        """With gradients limited one by one and row by row."""
+        return replace(self, grads=policy.limited(self.grads))
+
+    def scaled(self, factor: float) -> Update:
+        """With gradients multiplied."""
+        return replace(self, grads=self.grads * factor)
+
+    @property
+    def square_norm(self) -> float:
+        """Of the gradients of rows that learn something."""
+        return float(self.grads[torch.from_numpy(self.rows >= 0)].double().square().sum())
 
 
 class TableGroup:
@@ -72,9 +92,14 @@ class TableGroup:
         self.updates = np.zeros(len(configs), np.int64)  # how often each table was updated
         self.evicted: list[list[Array]] = [[] for _ in configs]
         self.pending: list[Lookup] = []
-        self._loops = LOOPS.warm()
+        self._numbers = StepNumbers(configs)
         self._unique = Unique()
         self._means = np.array([config.repeats == "mean" for config in configs])
+
+    @cached_property
+    def _loops(self) -> Loops:
+        """Compiled when they are first asked for: tables that move to a device do without."""
+        return LOOPS.warm()
 
     # --- forward ----------------------------------------------------------------------------------------------------
     def distinct(self, tables: Array, starts: Array, sizes: Array, values: Array, inverse: Array) -> Keys:
@@ -145,7 +170,7 @@ class TableGroup:
         return wanted, asked
 
     # --- backward ---------------------------------------------------------------------------------------------------
-    def learned(self, scale: float) -> Update | None:
+    def learned(self, scale: float, policy: GradientPolicy) -> Update | None:
         """What the lookups since the last step learned, divided by `scale`; None: nothing."""
         parts = [self._part(lookup) for lookup in self.pending if lookup.values.grad is not None]
         if not parts:
@@ -155,7 +180,9 @@ class TableGroup:
         if self._means.any():
             mean = self._means[update.tables]
             grads = grads / torch.from_numpy(np.where(mean, update.counts, 1).astype(np.float32))[:, None]
-        return Update(update.tables, update.rows, update.counts, grads)
+        bad = self._too_large(update.rows, grads, policy.limits)
+        rows = np.where(bad, -1, update.rows) if policy.not_finite == "skip_rows" else update.rows
+        return Update(update.tables, rows, update.counts, grads, bad)
 
     def _part(self, lookup: Lookup) -> Update:
         rows = lookup.rows if lookup.version == self.store.version else self.store.find(lookup.keys)[0]
@@ -178,20 +205,25 @@ class TableGroup:
         tables[inverse] = np.concatenate([part.tables for part in parts])
         return Update(tables, distinct.ids, counts, grads)
 
-    def not_finite(self, update: Update, limited: bool) -> npt.NDArray[np.bool_]:
+    def _too_large(self, rows: Rows, grads: torch.Tensor, limited: bool) -> npt.NDArray[np.bool_]:
         """Which rows have a gradient that is NaN, infinite, or more than their optimizer can take, `[U]`.
 
         limited: whether gradients will be limited before it gets them.
         """
-        bad = np.empty(len(update.rows), np.bool_)
+        bad = np.empty(len(rows), np.bool_)
         dim, most = (
             self.store.layout.embedding_dim,
             np.array([LARGEST if limited else self.configs[0].optimizer.most], np.float32),
         )
-        self._loops["too_large"](
-            update.grads.data_ptr(), len(bad), dim, address_of(most), address_of(bad.view(np.uint8))
-        )
-        return bad & (update.rows >= 0)
+        self._loops["too_large"](grads.data_ptr(), len(bad), dim, address_of(most), address_of(bad.view(np.uint8)))
+        return bad & (rows >= 0)
+
+    def refused(self, update: Update) -> Iterator[str]:
+        """A line for each table of which a gradient is more than it may be."""
+        for number, config in enumerate(self.configs):
+            rows = update.rows[update.bad & (update.tables == number)]
+            if len(rows):
+                yield f"table {config.name!r}: {len(rows)} ids, among them {self.store.ids(rows[:3]).tolist()}"
 
     def apply(self, update: Update, step: int) -> None:
         """Update the rows that are not -1."""
@@ -199,7 +231,7 @@ class TableGroup:
         tables = update.tables if learns.all() else update.tables[learns]
         changed = np.bincount(tables, minlength=len(self.configs)) > 0
         self.updates += changed
-        scalars = step_numbers(self.configs, self.updates, changed, step)
+        scalars = self._numbers.of(self.updates, changed, step)
         loop = self._loops[self.configs[0].optimizer.loop]
         grads = update.grads.contiguous()
         at = (address_of(update.rows), address_of(update.tables), grads.data_ptr())

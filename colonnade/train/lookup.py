@@ -44,6 +44,12 @@ class Lookups:
             own = [members[g].tolist() for g in self._numbers]
             self.on_device = DeviceGroups([group for _, group in on_device], own, tables.tolist(), self.device)
 
+    @property
+    def owners(self) -> list[TableGroup | DeviceGroups]:
+        """What learns: each group on the CPU, and all on a device."""
+        here: list[TableGroup | DeviceGroups] = [group for _, group in self._groups]
+        return here if self.on_device is None else [*here, self.on_device]
+
     def run(self, packed: PackedIds, step: int | None) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """int32 [N], each id's row of its group's matrix, and the groups' matrices, float32 [U, D]; on `device`.
 

@@ -9,23 +9,35 @@ import numpy as np
 import numpy.typing as npt
 
 from colonnade.train.loops.update import NUM_SCALARS
+from colonnade.train.optimizers import Optimizer
 from colonnade.train.table_config import TableConfig
 
 Array = npt.NDArray[Any]
 
 
-def step_numbers(configs: Sequence[TableConfig], updates: Array, changed: Array, step: int) -> Array:
-    """float32 [tables, NUM_SCALARS], zeros of tables that do not change.
+class StepNumbers:
+    """Gives them for tables. Facts: work grows with optimizers and counts of updates that differ, not with tables."""
 
-    updates: how often each table was updated, this time included.   changed: bool [tables].   step: of the training.
-    """
-    made = np.zeros((len(configs), NUM_SCALARS), np.float32)
-    alike: dict[tuple[int, int], list[int]] = {}
-    tables = np.flatnonzero(changed)
-    for table, times in zip(tables.tolist(), updates[tables].tolist(), strict=True):
-        alike.setdefault((id(configs[table].optimizer), times), []).append(table)
-    for (_, times), members in alike.items():
-        optimizer = configs[members[0]].optimizer
-        numbers = optimizer.scalars(times, optimizer.rate(step))
-        made[members, : len(numbers)] = numbers
-    return made
+    def __init__(self, configs: Sequence[TableConfig]) -> None:
+        by_id = {id(config.optimizer): config.optimizer for config in configs}
+        self._optimizers: list[Optimizer] = list(by_id.values())
+        numbers = {key: number for number, key in enumerate(by_id)}
+        self._of = np.array([numbers[id(config.optimizer)] for config in configs], np.int64)
+
+    def of(self, updates: Array, changed: Array, step: int) -> Array:
+        """float32 [tables, NUM_SCALARS], zeros of tables that do not change.
+
+        updates: how often each table was updated, this time included.   changed: bool [tables].
+        step: of the training.
+        """
+        made = np.zeros((len(self._of), NUM_SCALARS), np.float32)
+        tables = np.flatnonzero(changed)
+        pairs = np.stack([self._of[tables], updates[tables]], 1)
+        alike, members = np.unique(pairs, axis=0, return_inverse=True)
+        numbers = np.zeros((len(alike), NUM_SCALARS), np.float32)
+        for own, (which, times) in zip(numbers, alike.tolist(), strict=True):
+            optimizer = self._optimizers[which]
+            found = optimizer.scalars(times, optimizer.rate(step))
+            own[: len(found)] = found
+        made[tables] = numbers[members.reshape(-1)]
+        return made

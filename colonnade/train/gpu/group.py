@@ -17,9 +17,6 @@ from colonnade.train.gpu.admission import Admissions
 from colonnade.train.gpu.store import Rows, Store
 from colonnade.train.gpu.table import DeviceTable
 from colonnade.train.gpu.unique import Keys
-from colonnade.train.gpu.update import update as update_rows
-from colonnade.train.optimizers.optimizer import LARGEST
-from colonnade.train.step_numbers import step_numbers
 from colonnade.train.table_config import TableConfig
 from colonnade.train.tables.layout import Layout
 from colonnade.train.tables.store import Budget
@@ -43,10 +40,6 @@ class DeviceUpdate:
     rows: Rows
     counts: torch.Tensor
     grads: torch.Tensor
-
-    def without(self, which: torch.Tensor) -> DeviceUpdate:
-        """The same, but some rows learn nothing."""
-        return replace(self, rows=torch.where(which, -1, self.rows))
 
 
 class DeviceGroup:
@@ -87,29 +80,8 @@ class DeviceGroup:
 
     def _part(self, lookup: DeviceLookup) -> DeviceUpdate:
         rows = lookup.rows if lookup.version == self.store.version else self.store.find(lookup.keys)
-        if self.frozen.any():
-            self.admissions.follow(self.frozen)
-            rows = torch.where(self.admissions.frozen[lookup.keys.tables.long()], -1, rows)
         assert lookup.values.grad is not None
         return DeviceUpdate(lookup.keys.tables, rows, lookup.keys.counts, lookup.values.grad.contiguous())
-
-    def not_finite(self, update: DeviceUpdate, limited: bool) -> torch.Tensor:
-        """Which rows have a gradient that is NaN, infinite, or more than their optimizer can take, bool `[U]`.
-
-        limited: whether gradients will be limited before it gets them.
-        """
-        most = LARGEST if limited else self.configs[0].optimizer.most
-        return ~(update.grads.abs() <= most).all(1) & (update.rows >= 0)
-
-    def apply(self, update: DeviceUpdate, step: int) -> None:
-        """Update the rows that are not -1."""
-        count = len(self.configs)
-        found = torch.bincount(torch.where(update.rows >= 0, update.tables + 1, 0), minlength=count + 1)
-        changed = found[1:].cpu().numpy() > 0
-        self.updates += changed
-        scalars = torch.from_numpy(step_numbers(self.configs, self.updates, changed, step)).to(self.device)
-        given = (update.rows, update.tables, update.grads, scalars)
-        update_rows(self.store, self.configs[0].optimizer, *given)
 
     # --- eviction ---------------------------------------------------------------------------------------------------
     def evict(self, step: int) -> dict[str, int]:

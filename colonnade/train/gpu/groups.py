@@ -5,20 +5,25 @@ Legend: G groups; F features; N ids of all features; U distinct keys; D embeddin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from colonnade.train.gpu.admission import Asked
 from colonnade.train.gpu.group import DeviceGroup, DeviceLookup
-from colonnade.train.gpu.module import Kernels
+from colonnade.train.gpu.module import Kernels, upload
 from colonnade.train.gpu.store import MAKING, SPARE, WARP, Rows, Store, block_of
 from colonnade.train.gpu.unique import Found, Keys, Members, Unique
+from colonnade.train.gpu.update import Part, Plan
+from colonnade.train.gradients import GradientPolicy
+from colonnade.train.optimizers.optimizer import LARGEST
+from colonnade.train.step_numbers import StepNumbers
 
 LOOKING = 32
 """Lanes of a program: few, since the slowest search of a program holds up the others."""
@@ -89,6 +94,39 @@ class Batch:
 
 
 @dataclass(frozen=True)
+class DeviceUpdates:
+    """What the rows of all groups learn. is_bad: whether a gradient is NaN, infinite, or more than its optimizer takes.
+
+    changed: bool [T].
+    """
+
+    plan: Plan
+    is_bad: bool
+    changed: npt.NDArray[np.bool_]
+
+    def limited(self, policy: GradientPolicy) -> DeviceUpdates:
+        """With gradients limited one by one and row by row."""
+        return self._each(policy.limited)
+
+    def scaled(self, factor: float) -> DeviceUpdates:
+        """With gradients multiplied."""
+        return self._each(lambda grads: grads * factor)
+
+    def _each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> DeviceUpdates:
+        parts = self.plan.parts
+        grads = [change(part.grads).contiguous() for part in parts]
+        same = all(own is part.grads for own, part in zip(grads, parts, strict=True))
+        return self if same else replace(self, plan=self.plan.with_grads(grads))
+
+    @property
+    def square_norm(self) -> float:
+        """Of the gradients of rows that learn something. Facts: waits for the device."""
+        given = zip(self.plan.parts, self.plan.marks_of(), strict=True)
+        sums = [torch.where(marks == 0, part.grads.double().square().sum(1), 0).sum() for part, marks in given]
+        return float(torch.stack(sums).sum())
+
+
+@dataclass(frozen=True)
 class Read:
     """What was found for the keys of a batch, packed. rows: int64 [U].   lacks: int32 [U], which keys get a row.
 
@@ -129,9 +167,10 @@ class DeviceGroups:
         self._kernels = kernels_of(known, device.type)
         draws = [group.store.draws for group in groups]
         self._draws = {"NORMAL": any(normal for normal, _ in draws), "TRUNCATED": any(cut for _, cut in draws)}
+        self._numbers = StepNumbers([config for group in groups for config in group.configs])
         self._spare = torch.zeros(SPARE, dtype=torch.int64, device=device)
         self._stores: tuple[tuple[int, ...], torch.Tensor] | None = None
-        self._barred: tuple[bytes, torch.Tensor] | None = None
+        self._marks: dict[str, tuple[npt.NDArray[np.bool_], torch.Tensor]] = {}
 
     # --- what is known on the device ----------------------------------------------------------------------------------
     @property
@@ -145,17 +184,17 @@ class DeviceGroups:
             self._stores = moves, torch.from_numpy(words).to(self.device)
         return self._stores[1]
 
-    @property
-    def barred(self) -> torch.Tensor:
-        """bool [T], which tables make no rows."""
-        bars = np.concatenate([group.admissions.bars for group in self.groups])
-        if self._barred is None or self._barred[0] != bars.tobytes():
-            self._barred = bars.tobytes(), torch.from_numpy(bars).to(self.device)
-        return self._barred[1]
+    def _marked(self, what: str, parts: Sequence[npt.NDArray[np.bool_]]) -> torch.Tensor:
+        """bool [T], marks of tables, copied where they are others than the last time. what: their name."""
+        marks = np.concatenate(parts)
+        known = self._marks.get(what)
+        if known is None or not np.array_equal(known[0], marks):
+            known = self._marks[what] = marks, torch.from_numpy(marks.copy()).to(self.device)
+        return known[1]
 
     @property
     def _lanes(self) -> dict[str, int]:
-        return {"GROUPS": block_of(len(self.groups), 1 << 16)}
+        return {"GROUPS": block_of(max(len(self.groups), WARP), 1 << 16)}
 
     # --- forward ----------------------------------------------------------------------------------------------------
     def distinct(self, offsets: torch.Tensor, values: torch.Tensor, inverse: torch.Tensor) -> Batch:
@@ -233,21 +272,10 @@ class DeviceGroups:
         dims = [group.store.layout.embedding_dim for group in self.groups]
         room = sum(_padded(size * dim) for size, dim in zip(batch.sizes, dims, strict=True)) if gives else 0
         values = torch.empty(room, dtype=torch.float32, device=self.device)
-        sparse, tiles = batch.found.keys, batch.looking
-        given = (
-            sparse.hashes,
-            sparse.tables,
-            sparse.ids,
-            sparse.counts,
-            keys.hashes,
-            keys.tables,
-            keys.ids,
-            keys.counts,
-        )
-        self._launch(
-            "look_up_all", batch, tiles, LOOKING, *given, rows, lacks, self.barred, values, step or 0,
-            NOTED=step is not None, GIVES=gives,
-        )  # fmt: skip
+        barred = self._marked("bars", [group.admissions.bars for group in self.groups])
+        given = (*batch.found.keys.parts, *keys.parts, rows, lacks, barred, values, step or 0)
+        noted = {"NOTED": step is not None, "GIVES": gives}
+        self._launch("look_up_all", batch, batch.looking, LOOKING, *given, **noted)
         return Read(keys, rows, lacks, values)
 
     def _insert(self, batch: Batch, read: Read, step: int, asked: Sequence[Asked | None]) -> None:
@@ -255,7 +283,7 @@ class DeviceGroups:
             return
         told = self._told(batch, read, step, asked)
         order, keys = read.lacks.cumsum(0), read.keys
-        given = (keys.hashes, keys.tables, keys.ids, keys.counts, self._spare, order, read.rows, read.values, step)
+        given = (*keys.parts, self._spare, order, read.rows, read.values, step)
         self._launch("insert_all", batch, batch.making, MAKING, *given, **self._draws, SPARE=SPARE)
         counted = (self.stores, batch.parts, order, len(self.groups))
         self._kernels.launch("account_all", 1, *counted, **self._lanes, num_warps=1)
@@ -281,6 +309,39 @@ class DeviceGroups:
         warps = 1 if block <= WARP else 4
         known = (self.stores, batch.parts, tiles, len(self.groups))
         self._kernels.launch(name, batch.programs(block), *known, *given, BLOCK=block, **constants, num_warps=warps)
+
+    # --- backward ---------------------------------------------------------------------------------------------------
+    def learned(self, scale: float, policy: GradientPolicy) -> DeviceUpdates | None:
+        """What all groups learned since the last step, divided by `scale`; None: nothing. Facts: waits once."""
+        parts = []
+        for group, first in zip(self.groups, self.firsts, strict=True):
+            update, optimizer = group.learned(scale), group.configs[0].optimizer
+            if update is not None:
+                most = LARGEST if policy.limits else optimizer.most
+                parts.append(Part(group.store, optimizer, first, update.rows, update.tables, update.grads, most))
+        if not parts:
+            return None
+        plan = Plan.of(parts, self.device)
+        frozen = self._marked("frozen", [group.frozen for group in self.groups])
+        told = plan.inspect(frozen, skips=policy.not_finite == "skip_rows").cpu().numpy()
+        return DeviceUpdates(plan, bool(told[0]), told[1:] > 0)
+
+    def refused(self, updates: DeviceUpdates) -> Iterator[str]:
+        """A line for each table of which a gradient is more than it may be."""
+        for part, marks in zip(updates.plan.parts, updates.plan.marks_of(), strict=True):
+            group = self.groups[self.firsts.index(part.first)]
+            bad = ~(part.grads.abs() <= part.most).all(1) & (marks == 0)
+            for number, config in enumerate(group.configs):
+                rows = part.rows[bad & (part.tables == number)]
+                if len(rows):
+                    yield f"table {config.name!r}: {len(rows)} ids, among them {part.store.ids(rows[:3]).tolist()}"
+
+    def apply(self, updates: DeviceUpdates, step: int) -> None:
+        """Update the rows that learn something."""
+        for group, first in zip(self.groups, self.firsts, strict=True):
+            group.updates += updates.changed[first : first + len(group.configs)]
+        times = np.concatenate([group.updates for group in self.groups])
+        updates.plan.update(upload(self._numbers.of(times, updates.changed, step), self.device))
 
 
 def _padded(size: int) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
@@ -49,6 +50,12 @@ class Kernels:
 def kernels(device_type: str, *files: str) -> Kernels:
     """The kernels of some files for tensors of a device."""
     return Kernels(files, interpret=device_type == "cpu")
+
+
+def upload(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:
+    """A copy on a device. Facts: does not wait for it."""
+    made = torch.from_numpy(array)
+    return made.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else made
 
 
 @cache

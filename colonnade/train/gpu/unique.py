@@ -38,6 +38,11 @@ class Keys:
     def __len__(self) -> int:
         return len(self.ids)
 
+    @property
+    def parts(self) -> tuple[torch.Tensor, ...]:
+        """The parts, in the order in which kernels take them."""
+        return self.hashes, self.tables, self.ids, self.counts
+
     def take(self, which: torch.Tensor | slice) -> Keys:
         """Some of them."""
         return Keys(self.hashes[which], self.tables[which], self.ids[which], self.counts[which])
@@ -126,7 +131,7 @@ class Unique:
         if num == 0 or count == 0:
             return Found(made, found, bases)
         features, owning, counting = self._described(members, offsets, bases, ordered)
-        parts = (made.hashes, made.tables, made.ids, made.counts)
+        parts = made.parts
         programs = -(-count // BLOCK) + num
         shared = (features, owning, num)
         given = (values, *shared, *self._stamped(count, members.num_tables), inverse, numbers, found, *parts)

@@ -1,17 +1,25 @@
-"""Rows updated in place by their gradients.
+"""Rows of many stores updated in place by their gradients. A program is of one part, what the rows of one store learn.
 
-Legend: N lanes, one row each; D embedding_dim; V state vectors as long as a row, or one number of the row.
+Legend: P parts; N lanes, one row each; D embedding_dim; V state vectors as long as a row, or one number of the row.
+`words`: int64 [P, 16]: of a part's store the address of the blocks' addresses, their logarithm, bytes of a row, D, and
+where in a row its state lies; the addresses of rows (int64 [N], distinct; -1: none), tables (int32 [N]) and gradients
+(float32 [N, D]), and N; where its marks (int8) begin; its first table among all; its kind; the most a gradient may be
+(float64).
 """
 
 from __future__ import annotations
 
 import triton.language as tl
 
-from colonnade.backends.gpu.device.jit import jit, kernel
+from colonnade.backends.gpu.device.jit import jit
 from colonnade.backends.gpu.device.reduce import plus
-from colonnade.train.gpu.kernels.places import floats, load_values, row_at, store_values
-from colonnade.train.gpu.kernels.rows import lanes_of
+from colonnade.backends.gpu.device.text import any_lane
+from colonnade.backends.gpu.device.tiles import unit_of
+from colonnade.train.gpu.kernels.places import floats, ints, load_values, longs, row_at, store_values
 from colonnade.train.gpu.kernels.rules import adagrad, adam, finite, ftrl, row_wise_adagrad, sgd
+
+PART_WORDS = tl.constexpr(16)
+PART_KIND = tl.constexpr(11)
 
 
 @jit
@@ -38,34 +46,68 @@ def row_rate(grads, states, lane, dim, live, lr, eps, VALUES: tl.constexpr):
     return tl.div_rn(lr, tl.sqrt_rn(total)[:, None] + eps)
 
 
-@kernel
-def update(
-    blocks,
-    num_shift,
-    row_bytes,
-    rows,
-    tables,
-    grads,
+@jit
+def tile_of_part(words, tiles, num_first, num):
+    """A program's part (its words), and which tile of its rows is the program's. tiles: int64 [P], those before."""
+    program = tl.program_id(0)
+    part = num_first + unit_of(tiles + num_first, num, program)
+    return words + PART_WORDS * part, program - tl.load(tiles + part)
+
+
+@jit
+def inspect_of(words, tile, marks, barred, told, SKIPS: tl.constexpr, BLOCK: tl.constexpr, VALUES: tl.constexpr):
+    """Mark the rows of a tile that learn nothing, and tell of it what there is to tell.
+
+    barred: int1, by table.   told: int32, whether any gradient is more than it may be, then which tables change.
+    SKIPS: rows of such a gradient learn nothing.
+    """
+    lane = tile * BLOCK + tl.arange(0, BLOCK)
+    inside = lane < tl.load(words + 8)
+    row = tl.load(longs(tl.load(words + 5)) + lane, mask=inside, other=-1)
+    table = tl.load(ints(tl.load(words + 6)) + lane, mask=inside, other=0) + tl.load(words + 10)
+    live = (row >= 0) & (tl.load(barred + table, mask=inside, other=1) == 0)
+    dim, grads = tl.load(words + 3), floats(tl.load(words + 7))
+    most = tl.load(words + 12).to(tl.float64, bitcast=True).to(tl.float32)
+    beyond = (lane * 0).to(tl.int32)
+    begin = 0
+    while begin < dim:
+        g, _ = gradients(grads, lane, begin + tl.arange(0, VALUES), dim, live)
+        fits = (tl.abs(g) <= most).to(tl.int32)  # NaN does not
+        beyond = beyond | tl.reduce(fits ^ 1, 1, tl.standard._elementwise_max)
+        begin += VALUES
+    bad = live & (beyond > 0)
+    if any_lane(bad):
+        tl.store(told, 1)
+    if SKIPS:
+        live = live & ~bad
+    tl.store(marks + tl.load(words + 9) + lane, live.to(tl.int8) ^ 1, mask=inside)
+    tl.store(told + 1 + table, row.to(tl.int32) * 0 + 1, mask=live)
+
+
+@jit
+def update_of(
+    words,
+    tile,
     scalars,
-    num,
-    dim,
-    num_states_at,
+    marks,
     RULE: tl.constexpr,
     V: tl.constexpr,
     FORM: tl.constexpr,
     BLOCK: tl.constexpr,
     VALUES: tl.constexpr,
 ):
-    """Kernel: one step for each row that is not -1.
+    """One step for each row of a tile that is not marked.
 
-    rows: int64 [N], distinct.   tables: int32 [N].   grads: float32 [N, D].   scalars: float32 [tables, 8].
-    num_states_at: where in a row its state lies.   RULE: the name of a rule.
+    scalars: float32 [tables, 8].   RULE: the name of a rule.
     """
-    lane = lanes_of(BLOCK)
-    row = tl.load(rows + lane, mask=lane < num, other=-1)
-    live = row >= 0
-    address = row_at(blocks, row, live, num_shift, row_bytes)
-    own = scalars + 8 * tl.load(tables + lane, mask=live, other=0)
+    lane = tile * BLOCK + tl.arange(0, BLOCK)
+    inside = lane < tl.load(words + 8)
+    live = tl.load(marks + tl.load(words + 9) + lane, mask=inside, other=1) == 0
+    row = tl.load(longs(tl.load(words + 5)) + lane, mask=live, other=0)
+    table = tl.load(ints(tl.load(words + 6)) + lane, mask=live, other=0) + tl.load(words + 10)
+    address = row_at(longs(tl.load(words)), row, live, tl.load(words + 1), tl.load(words + 2))
+    dim, grads = tl.load(words + 3), floats(tl.load(words + 7))
+    own = scalars + 8 * table
     c0 = tl.load(own, mask=live, other=1)[:, None]
     c1 = tl.load(own + 1, mask=live, other=1)[:, None]
     c2 = tl.load(own + 2, mask=live, other=1)[:, None]
@@ -74,7 +116,7 @@ def update(
     c5 = tl.load(own + 5, mask=live, other=1)[:, None]
     c6 = tl.load(own + 6, mask=live, other=1)[:, None]
     c7 = tl.load(own + 7, mask=live, other=1)[:, None]
-    states = floats(address + num_states_at)
+    states = floats(address + tl.load(words + 4))
     of_row = c0
     if RULE == "row_wise_adagrad":
         of_row = row_rate(grads, states, lane, dim, live, c0, c1, VALUES)

@@ -53,6 +53,17 @@ def counts_of(num_groups: int, monkeypatch: pytest.MonkeyPatch) -> Counts:
     return counts
 
 
+MOST_LAUNCHES, MOST_OPERATORS, MOST_WAITS = 9, 11, 2
+"""Of one step. It waits for how many distinct keys there are, and for whether gradients are finite."""
+
+
+def test_nothing_grows_with_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = counts_of(1, monkeypatch), counts_of(3, monkeypatch)
+    assert few == many
+    launches, operators, waits = many.totals
+    assert launches <= MOST_LAUNCHES and operators <= MOST_OPERATORS and waits <= MOST_WAITS, many
+
+
 if __name__ == "__main__":
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "group_of", lambda *given: DeviceGroup(*given))

@@ -16,6 +16,7 @@ from colonnade.train.gpu import groups
 from colonnade.train.gpu import store as stores
 from colonnade.train.gpu.group import DeviceGroup
 from colonnade.train.gpu.module import CAPABILITIES, Kernels
+from colonnade.train.gradients import GradientPolicy
 from colonnade.train.initializers import Uniform
 from colonnade.train.optimizers import Adagrad
 from colonnade.train.table_config import TableConfig
@@ -33,11 +34,15 @@ def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
     return made
 
 
-def engine_of(device: torch.device, budget: int | None = None, **options: object) -> EmbeddingEngine:
+def features_of(**options: object) -> list[EmbeddingFeature]:
     """Tables of two widths, and one that is on the CPU wherever the others are."""
     small = TableConfig("small", SMALL, initializer=Uniform(-1, 1), optimizer=Adagrad(0.1), **options)  # type: ignore[arg-type]
     tables = [small, replace(small, name="wide", embedding_dim=WIDE), replace(small, name="here", device="cpu")]
-    return EmbeddingEngine([EmbeddingFeature(f"f{k}", t) for k, t in enumerate(tables)], budget=budget).to(device)
+    return [EmbeddingFeature(f"f{k}", t) for k, t in enumerate(tables)]
+
+
+def engine_of(device: torch.device, **options: object) -> EmbeddingEngine:
+    return EmbeddingEngine(features_of(**options)).to(device)
 
 
 def batch_of(counts: tuple[int, int, int], first: int = 0) -> dict[str, Ragged]:
@@ -99,6 +104,35 @@ def test_determinism_is_asked_for_when_keys_are_numbered(device: torch.device) -
     assert engine.table("wide").ids().tolist() == list(range(100, 109))
 
 
+POLICIES = [
+    GradientPolicy("skip_rows"),
+    GradientPolicy("skip_step"),
+    GradientPolicy("clip", max_value=0.25),
+    GradientPolicy("skip_rows", max_row_norm=0.5, max_norm=1.5),
+]
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=str)
+def test_gradients_are_limited_as_on_the_cpu(device: torch.device, policy: GradientPolicy) -> None:
+    one = EmbeddingEngine([replace(f, table=replace(f.table, device="cpu")) for f in features_of()], gradients=policy)
+    other = EmbeddingEngine(features_of(), gradients=policy).to(device)
+    for step in range(3):
+        for engine in (one, other):
+            out = engine(batch_of((4, 5, 3), step))
+            x = out["f1"]
+            factor = torch.full((WIDE,), 0.5, device=x.device)
+            factor[7] = torch.inf if step == 1 else 3.0
+            (sum(y.sum() for y in out.values()) + (x * factor).sum()).backward()
+            engine.freeze("small", step == 2)
+            learned = engine.step()
+            assert learned != (step == 1 and policy.not_finite == "skip_step")
+    for name in ("small", "wide", "here"):
+        want, there = one.table(name).read(torch.arange(9))
+        rows, known = other.table(name).read(torch.arange(9))
+        assert there.tolist() == known.tolist()
+        torch.testing.assert_close(rows.cpu(), want)
+
+
 LONGS = ("stores", "parts", "tiles", "hashes", "ids", "packed_hashes", "packed_ids", "rows", "spare", "order", "bases")
 SIGNATURE = {
     **dict.fromkeys((*LONGS, "looking", "making", "told"), "*i64"),
@@ -113,8 +147,8 @@ SIGNATURE = {
 def test_kernels_compile(capability: int) -> None:
     kinds = [(form, values, min(values, 8), 8) for form, values in ((0, 4), (1, 32), (2, 8))]
     made = Kernels(groups.FILES, groups.write(kinds), interpret=False)
-    made.compiled("arrange", SIGNATURE, {"LOOK": 32, "MAKE": 16, "GROUPS": 4}, capability)
-    made.compiled("account_all", SIGNATURE, {"GROUPS": 4}, capability)
+    made.compiled("arrange", SIGNATURE, {"LOOK": 32, "MAKE": 16, "GROUPS": 32}, capability)
+    made.compiled("account_all", SIGNATURE, {"GROUPS": 32}, capability)
     for noted in (False, True):
         looking = {"NOTED": noted, "GIVES": noted, "BLOCK": groups.LOOKING}
         made.compiled("look_up_all", SIGNATURE, looking, capability)

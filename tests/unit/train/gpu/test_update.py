@@ -8,9 +8,10 @@ import torch
 
 from colonnade.backends.memory import address_of
 from colonnade.train.compiled import LOOPS
+from colonnade.train.gpu import update as module
 from colonnade.train.gpu.module import CAPABILITIES, Kernels
 from colonnade.train.gpu.store import Store
-from colonnade.train.gpu.update import update, vectors_of
+from colonnade.train.gpu.update import Part, Plan, vectors_of
 from colonnade.train.initializers import Normal
 from colonnade.train.loops.update import NUM_SCALARS
 from colonnade.train.optimizers import Adagrad, Adam, AdamW, Ftrl, Optimizer, RowWiseAdagrad, Sgd
@@ -18,7 +19,7 @@ from colonnade.train.tables import store as on_cpu
 from colonnade.train.tables.layout import Layout
 from colonnade.train.tables.store import Fresh
 from tests.unit.train.gpu.devices import DEVICES
-from tests.unit.train.gpu.test_store import KEYED, keys_on
+from tests.unit.train.gpu.test_store import keys_on
 
 ALL: list[Optimizer] = [
     Sgd(0.1, 0.02),
@@ -70,8 +71,11 @@ def test_rows_are_those_of_the_cpu(device: str, optimizer: Optimizer, dim: int, 
                 whole[mine] = part
         at = (address_of(chosen), address_of(keys.tables), address_of(grads))
         loop(one.at, *at, len(rows), address_of(scalars))
-        on_device = (torch.from_numpy(x).to(device) for x in (chosen, keys.tables.astype(np.int32), grads, scalars))
-        update(other, optimizer, *on_device)
+        on_device = [torch.from_numpy(x).to(device) for x in (chosen, keys.tables.astype(np.int32), grads)]
+        plan = Plan.of([Part(other, optimizer, 0, *on_device, most=optimizer.most)], other.device)
+        told = plan.inspect(torch.zeros(2, dtype=torch.bool, device=device), skips=False)
+        assert told.tolist() == [0, 1, 1]
+        plan.update(torch.from_numpy(scalars).to(device))
     assert torch.equal(other.states(found).cpu(), torch.from_numpy(one.states(rows)))
     assert torch.equal(other.values(found).cpu(), _stored(one, rows))
     if dtype == "float32":
@@ -84,11 +88,59 @@ def _stored(store: on_cpu.Store, rows: np.ndarray) -> torch.Tensor:  # type: ign
     return values.view(torch.bfloat16) if store.layout.dtype == "bfloat16" else values
 
 
+@pytest.mark.parametrize("device", DEVICES)
+def test_stores_of_many_layouts_and_rules_learn_at_once(device: str) -> None:
+    """Beyond what they may be: a gradient of the second store. The first table of the last one stands still."""
+    parts, before = [], []
+    for k, (optimizer, dim) in enumerate([(Adagrad(0.1), 70), (Sgd(0.5), 3), (Adam(0.1), 8), (Sgd(0.5), 33)]):
+        states = np.array(optimizer.fresh(dim), np.float32)
+        fresh = [Fresh(number, number, Normal(0, 1).draw(dim), states) for number in (0, 1)]
+        store = Store("s", Layout(dim, "float32", optimizer.num_states(dim)), fresh, device=device)
+        all_keys = [store.keys(table, torch.arange(9)) for table in (0, 1)]
+        for keys in all_keys:
+            store.insert(keys, store.find(keys))
+        rows = torch.cat([store.find(keys) for keys in all_keys])
+        tables = torch.cat([keys.tables for keys in all_keys])
+        grads = torch.ones(len(rows), dim, device=device)
+        if k == 1:
+            grads[4, 2] = torch.nan
+        parts.append(Part(store, optimizer, 2 * k, rows, tables, grads, optimizer.most))
+        before.append(store.values(rows))
+    plan = Plan.of(parts, torch.device(device))
+    barred = torch.tensor([False] * 6 + [True, False], device=device)
+    assert plan.inspect(barred, skips=False).tolist() == [1, 1, 1, 1, 1, 1, 1, 0, 1]
+    assert plan.inspect(barred, skips=True).tolist() == [1, 1, 1, 1, 1, 1, 1, 0, 1]
+    scalars = torch.zeros(8, NUM_SCALARS)
+    for k, part in enumerate(parts):
+        numbers = part.optimizer.scalars(1, part.optimizer.rate(1))
+        scalars[2 * k : 2 * k + 2, : len(numbers)] = torch.tensor(numbers)
+    plan.update(scalars.to(device))
+    for k, (part, old) in enumerate(zip(parts, before, strict=True)):
+        moved = (part.store.values(part.rows) != old).any(1).tolist()
+        assert moved == [not (k == 1 and u == 4) and not (k == 3 and u < 9) for u in range(18)]
+        if k in (1, 3):
+            changed = torch.tensor(moved, device=device)
+            assert torch.equal(part.store.values(part.rows)[changed], old[changed] - 0.5)
+
+
+SIGNATURE = {
+    **dict.fromkeys(("words", "tiles"), "*i64"),
+    **dict.fromkeys(("num", "num_first"), "i32"),
+    **{"scalars": "*fp32", "marks": "*i8", "barred": "*i1", "told": "*i32"},
+}
+
+
 @pytest.mark.parametrize("capability", CAPABILITIES)
 @pytest.mark.parametrize("optimizer", ALL, ids=lambda o: type(o).__name__)
 def test_kernels_compile(capability: int, optimizer: Optimizer) -> None:
-    made = Kernels(["update"], interpret=False)
-    signature = {**KEYED, "grads": "*fp32", "scalars": "*fp32", "num_states_at": "i32"}
-    constants = {"RULE": optimizer.loop, "V": vectors_of(optimizer), "FORM": 0, "BLOCK": 128, "VALUES": 8}
-    ptx = made.compiled("update", signature, constants, capability).asm["ptx"]
+    made = Kernels(module.FILES, module.write([(0, 8), (1, 64)]), interpret=False)
+    constants = {"RULE": optimizer.loop, "V": vectors_of(optimizer)}
+    ptx = made.compiled("update_all", SIGNATURE, constants, capability).asm["ptx"]
     assert "fma" not in ptx and "div.full" not in ptx and "sqrt.approx" not in ptx
+
+
+@pytest.mark.parametrize("capability", CAPABILITIES)
+def test_inspection_compiles(capability: int) -> None:
+    made = Kernels(module.FILES, module.write([(0, 8), (1, 64)]), interpret=False)
+    for skips in (False, True):
+        made.compiled("inspect_all", SIGNATURE, {"SKIPS": skips}, capability)
