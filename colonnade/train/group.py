@@ -246,7 +246,8 @@ class TableGroup:
                 continue
             for policy in config.eviction:
                 rows = self.store.rows_of(number)
-                chosen = rows[policy.chosen(self.store.steps(rows), self.store.counts(rows), step)]
+                store = self.store
+                chosen = rows[policy.chosen(store.ids(rows), store.steps(rows), store.counts(rows), step)]
                 if len(chosen):
                     self.evicted[number].append(self.store.ids(chosen))
                     self.store.remove(chosen)

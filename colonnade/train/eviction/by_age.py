@@ -19,5 +19,5 @@ class ByAge(Eviction):
     def __post_init__(self) -> None:
         refuse_unless_positive(self.steps, self, "steps")
 
-    def chosen(self, steps: Numbers, counts: Numbers, step: int) -> npt.NDArray[np.int64]:
+    def chosen(self, ids: Numbers, steps: Numbers, counts: Numbers, step: int) -> npt.NDArray[np.int64]:
         return np.flatnonzero(steps <= step - self.steps)

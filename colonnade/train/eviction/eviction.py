@@ -1,6 +1,6 @@
 """What a policy of eviction says.
 
-Legend: R rows of a table, in the order of their numbers.
+Legend: R rows of a table.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ Numbers = npt.NDArray[Any]
 
 
 class Eviction(ABC):
-    """A frozen dataclass: a policy and its settings. Facts: never asked outside training."""
+    """A frozen dataclass: a policy and its settings. Facts: never asked outside training; by these numbers alone."""
 
     @abstractmethod
-    def chosen(self, steps: Numbers, counts: Numbers, step: int) -> npt.NDArray[np.int64]:
+    def chosen(self, ids: Numbers, steps: Numbers, counts: Numbers, step: int) -> npt.NDArray[np.int64]:
         """The places of the rows to give up.
 
-        steps: int64 [R], in which each was last looked up.   counts: int64 [R], how often.   step: now.
+        ids, steps, counts: int64 [R]; in which step each was last looked up, and how often it was.   step: now.
         """
 
 
-def beyond(order: npt.NDArray[np.int64], capacity: int) -> npt.NDArray[np.int64]:
-    """The first of an order, as many as there are beyond a capacity."""
-    return order[: max(len(order) - capacity, 0)]
+def first_of(excess: int, *by: Numbers) -> npt.NDArray[np.int64]:
+    """The places of so many rows, the smallest `by` the first numbers, then by the next."""
+    if excess <= 0:
+        return np.empty(0, np.int64)
+    return np.lexsort(by[::-1])[:excess]
 
 
 def refuse_unless_positive(value: int, what: object, name: str) -> None:

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.train.eviction.eviction import Eviction, Numbers, beyond, refuse_unless_positive
+from colonnade.train.eviction.eviction import Eviction, Numbers, first_of, refuse_unless_positive
 
 
 @dataclass(frozen=True)
 class Lru(Eviction):
-    """What is beyond `capacity` rows: the longest not looked up first; of those the least often looked up."""
+    """What is beyond `capacity` rows: the longest not looked up first, of those the least often so, then by id."""
 
     capacity: int
 
     def __post_init__(self) -> None:
         refuse_unless_positive(self.capacity, self, "capacity")
 
-    def chosen(self, steps: Numbers, counts: Numbers, step: int) -> npt.NDArray[np.int64]:
-        return beyond(np.lexsort((counts, steps)), self.capacity)
+    def chosen(self, ids: Numbers, steps: Numbers, counts: Numbers, step: int) -> npt.NDArray[np.int64]:
+        return first_of(len(ids) - self.capacity, steps, counts, ids)

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.errors import OptionError, listed
 from colonnade.train.admission import Admission, ByCount, ByProbability, ReadOnly
 from colonnade.train.fresh import group_name
 from colonnade.train.gpu.module import kernels
+from colonnade.train.gpu.policies import clipped, refuse_unknown
 from colonnade.train.gpu.store import Rows, Store
 from colonnade.train.gpu.unique import Keys
 from colonnade.train.table_config import TableConfig
@@ -38,7 +38,7 @@ def _chance(policy: Any, fresh: Fresh) -> Words:
 POLICIES: dict[type[Admission], Callable[[Any, Fresh], Words]] = {
     ReadOnly: lambda policy, fresh: (NONE, 0, 0),
     ByProbability: _chance,
-    ByCount: lambda policy, fresh: (COUNT, policy.count, 0),
+    ByCount: lambda policy, fresh: (COUNT, clipped(policy.count), 0),
 }
 """What `kernels/admit.py` reads of a table with a policy."""
 
@@ -67,16 +67,9 @@ class Admissions:
         self, configs: Sequence[TableConfig], fresh: Sequence[Fresh], budget: Budget, device: torch.device
     ) -> None:
         self.device = device
+        refuse_unknown("admission", configs, [[c.admission] if c.admission else [] for c in configs], POLICIES)
         self._policies = np.array([_words_of(*each) for each in zip(configs, fresh, strict=True)], np.int64)
         kinds = set(self._policies[:, 0].tolist())
-        unknown = [c.name for c, words in zip(configs, self._policies, strict=True) if words[0] < 0]
-        if unknown:
-            raise OptionError(
-                "policies of admission that a device does not know",
-                got=listed([f"table {c.name!r}: {c.admission}" for c in configs if c.name in unknown]),
-                want=listed([f"one of {known.__name__}" for known in POLICIES]),
-                help="keep these tables on the CPU: device='cpu'",
-            )
         self._chance = CHANCE in kinds
         self.store: Store | None = None
         if COUNT in kinds:
@@ -181,7 +174,5 @@ class Counted:
 
 
 def _words_of(config: TableConfig, fresh: Fresh) -> Words:
-    if config.admission is None:
-        return ALL, 0, 0
-    words = POLICIES.get(type(config.admission))
-    return (-1, 0, 0) if words is None else words(config.admission, fresh)
+    policy = config.admission
+    return (ALL, 0, 0) if policy is None else POLICIES[type(policy)](policy, fresh)

@@ -14,6 +14,7 @@ import torch
 
 from colonnade.train.fresh import fresh_of, group_name
 from colonnade.train.gpu.admission import Admissions
+from colonnade.train.gpu.eviction import Evictions
 from colonnade.train.gpu.store import Rows, Store
 from colonnade.train.gpu.table import DeviceTable
 from colonnade.train.gpu.unique import Keys
@@ -58,6 +59,7 @@ class DeviceGroup:
         self.tables = [DeviceTable(config.name, self.store, number) for number, config in enumerate(configs)]
         self.admissions = Admissions(configs, fresh, budget, device)
         self.admitters = [self.admissions.of_table(number) for number in range(len(configs))]
+        self._evictions = Evictions(configs, self.store)
         self.frozen = np.array([not config.trainable for config in configs])
         self.updates = np.zeros(len(configs), np.int64)
         self.evicted: list[list[Any]] = [[] for _ in configs]
@@ -87,15 +89,10 @@ class DeviceGroup:
     def evict(self, step: int) -> dict[str, int]:
         """Remove the rows that the tables' policies give up; gives how many of each table."""
         removed: dict[str, int] = {}
-        for number, config in enumerate(self.configs):
-            for policy in () if self.frozen[number] else config.eviction:
-                rows = self.store.rows_of(number)
-                steps, counts = (part.cpu().numpy() for part in (self.store.steps(rows), self.store.counts(rows)))
-                chosen = rows[torch.from_numpy(policy.chosen(steps, counts, step)).to(self.device)]
-                if len(chosen):
-                    self.evicted[number].append(self.store.ids(chosen).cpu().numpy())
-                    self.store.remove(chosen)
-                    removed[config.name] = removed.get(config.name, 0) + len(chosen)
+        for number, ids in self._evictions.run(step, self.frozen):
+            self.evicted[number].append(ids)
+            name = self.configs[number].name
+            removed[name] = removed.get(name, 0) + len(ids)
         return removed
 
     def evicted_ids(self, table: int) -> Any:

@@ -13,7 +13,7 @@ import torch
 
 from colonnade.backends.gpu.memory import is_exhausted
 from colonnade.errors import BudgetError
-from colonnade.train.gpu.layout import STEP, VALUES, Places
+from colonnade.train.gpu.layout import STEP, TABLE, VALUES, Places
 from colonnade.train.gpu.module import kernels
 from colonnade.train.gpu.unique import Keys
 from colonnade.train.loops import words as w
@@ -36,7 +36,7 @@ WARP = 32
 WIDEST = 64
 """Values of a row that a program has in hand."""
 CARRIER = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
-FILES = ("slots", "rows")
+FILES = ("slots", "rows", "evict")
 
 
 def block_of(size: int, most: int = WIDEST) -> int:
@@ -353,10 +353,23 @@ class Store:
         self._launch("mark_rows", count, FINDING, *self.rows_at, self._counters, table, marks, count)
         return marks.nonzero()[:, 0]
 
+    def mark_old(self, policies: torch.Tensor, step: int) -> torch.Tensor:
+        """Which rows policies of eviction look at, int8, as `kernels/evict.py` says."""
+        self._measure()
+        count = self._most_rows + self._most_free
+        marks = torch.empty(count, dtype=torch.int8, device=self.device)
+        given = (*self.rows_at, self._counters, policies, self._lives, marks, count, step)
+        self._launch("mark_old", count, FINDING, *given)
+        return marks
+
     # --- parts of rows ----------------------------------------------------------------------------------------------
     def ids(self, rows: Rows) -> torch.Tensor:
         """The ids of rows."""
         return self._read(rows, 0, 1, torch.int64)[:, 0]
+
+    def tables_of(self, rows: Rows) -> torch.Tensor:
+        """The table of each row, int64."""
+        return self._read(rows, TABLE, 1, torch.int32)[:, 0].long()
 
     def steps(self, rows: Rows) -> torch.Tensor:
         """The step in which each row was last looked up."""

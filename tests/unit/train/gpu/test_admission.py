@@ -14,79 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from colonnade.core.ragged import Ragged
 from colonnade.errors import BudgetError, OptionError
-from colonnade.train import engine as engines
 from colonnade.train.admission import Admission, Admitter, ByCount, ByProbability, ReadOnly
-from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature
 from colonnade.train.gpu import admission as module
 from colonnade.train.gpu import store as stores
-from colonnade.train.gpu.group import DeviceGroup
 from colonnade.train.gpu.module import CAPABILITIES, Kernels
-from colonnade.train.initializers import Uniform
-from colonnade.train.optimizers import Sgd
-from colonnade.train.place import group_of
-from colonnade.train.table_config import TableConfig
-from tests.unit.train.gpu.devices import DEVICES
-
-IDS = st.one_of(st.sampled_from([-1, 0, 2**63 - 1, -(2**63)]), st.integers(-4, 4), st.integers(-(2**63), 2**63 - 1))
-POLICIES = (None, ReadOnly(), ByProbability(0.4), ByCount(3), ByCount(1), ByProbability(1.0))
+from tests.unit.train.gpu.engines import IDS, batch_of, both, state_of, step
 
 
-@pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
-    """A device; interpreted kernels have that of the CPU, where tables that say so still are those of loops."""
-    made = torch.device(request.param)
-    if made.type == "cpu":
-        monkeypatch.setattr(engines, "group_of", _interpreted)
-    return made
+def admitting(*policies: Admission | None) -> list[dict[str, Any]]:
+    return [{"admission": policy} for policy in policies]
 
 
-def _interpreted(configs: Any, seed: int, budget: Any, place: torch.device) -> Any:
-    loops = configs[0].device == "cpu"
-    return group_of(configs, seed, budget, place) if loops else DeviceGroup(configs, seed, budget, place)
-
-
-def both(device: torch.device, policies: Any = POLICIES, **options: Any) -> list[EmbeddingEngine]:
-    """An engine of loops and one on a device: a table for each policy, all in one store."""
-    made = []
-    for place in ("cpu", None):
-        tables = [
-            TableConfig(f"t{n}", 2, "float32", Uniform(-1, 1), Sgd(0.5), default=-3.0, admission=policy, device=place)
-            for n, policy in enumerate(policies)
-        ]
-        made.append(EmbeddingEngine([EmbeddingFeature(t.name, t, "none") for t in tables], **options))
-    made[1].to(device)
-    assert isinstance(made[1].groups[0], DeviceGroup) and len(made[1].groups) == 1
-    return made
-
-
-def batch_of(lists: list[list[int]]) -> dict[str, Ragged]:
-    parts = [torch.tensor(ids, dtype=torch.int64) for ids in lists]
-    return {f"t{n}": Ragged.of(ids, torch.tensor([0, len(ids)])) for n, ids in enumerate(parts)}
-
-
-def step(engine: EmbeddingEngine, batch: dict[str, Ragged]) -> dict[str, list[Any]]:
-    out = engine(batch)
-    if engine.training:
-        sum(x.sin().sum() for x in out.values()).backward()
-        engine.step()
-    return {name: x.tolist() for name, x in out.items()}
-
-
-def state_of(engine: EmbeddingEngine) -> dict[str, Any]:
-    """The state without the order of rows."""
-    made: dict[str, Any] = {}
-    for name, tensor in engine.state_dict().items():
-        made[name] = tensor.tolist()
-    for name in list(made):
-        if name.endswith("ids"):
-            start = name.removesuffix("ids")
-            order = np.argsort(np.array(made[name], np.int64))
-            for part in ("ids", "values", "states", "use", "steps", "counts"):
-                if start + part in made:
-                    made[start + part] = [made[start + part][k] for k in order]
-    return made
+POLICIES = admitting(None, ReadOnly(), ByProbability(0.4), ByCount(3), ByCount(1), ByProbability(1.0))
 
 
 @contextmanager
@@ -114,7 +54,7 @@ def test_each_policy_admits_what_it_does_on_the_cpu(device: torch.device) -> Non
     @settings(max_examples=3 if device.type == "cpu" else 40, deadline=None)
     @given(st.lists(lists, min_size=1, max_size=3))
     def run(batches: list[list[list[int]]]) -> None:
-        one, other = both(device, seed=5)
+        one, other = both(device, POLICIES, seed=5)
         for ids in batches:
             batch = batch_of(ids)
             assert step(one, batch) == step(other, batch)
@@ -129,7 +69,7 @@ def test_each_policy_admits_what_it_does_on_the_cpu(device: torch.device) -> Non
 
 
 def test_ids_that_occur_often_are_admitted_by_chance_alike(device: torch.device) -> None:
-    one, other = both(device, [ByProbability(p) for p in (1e-9, 0.001, 0.3, 1 - 2**-53, 1.0)], seed=2**40)
+    one, other = both(device, admitting(*map(ByProbability, (1e-9, 0.001, 0.3, 1 - 2**-53, 1.0))), seed=2**40)
     rng = np.random.default_rng(3)
     times = [1, 2, 3, 5, 8, 31]
     ids = rng.integers(-(2**63), 2**63, 40)
@@ -145,7 +85,7 @@ def test_ids_that_occur_often_are_admitted_by_chance_alike(device: torch.device)
 
 @pytest.mark.parametrize("forth", [True, False])
 def test_a_state_of_one_side_loads_on_the_other(device: torch.device, forth: bool) -> None:
-    one, other = both(device) if forth else reversed(both(device))
+    one, other = both(device, POLICIES) if forth else reversed(both(device, POLICIES))
     for ids in ([1, 2, 2, -(2**63)], [1, 3, 2**63 - 1]):
         step(one, batch_of([ids] * len(POLICIES)))
     other.load_state_dict(one.state_dict())
@@ -157,7 +97,7 @@ def test_a_state_of_one_side_loads_on_the_other(device: torch.device, forth: boo
 
 
 def test_tables_that_stand_still_admit_none_and_count_none(device: torch.device) -> None:
-    one, other = both(device)
+    one, other = both(device, POLICIES)
     for frozen, ids in ((False, [1, 2, 2]), (True, [1, 2, 3, 3, 3]), (False, [1, 3])):
         for engine in (one, other):
             for name in ("t0", "t3"):
@@ -168,7 +108,7 @@ def test_tables_that_stand_still_admit_none_and_count_none(device: torch.device)
 
 
 def test_in_eval_mode_an_unknown_id_is_the_default_and_nothing_changes(device: torch.device) -> None:
-    _, other = both(device)
+    _, other = both(device, POLICIES)
     step(other, batch_of([[1, 2]] * len(POLICIES)))
     before = state_of(other)
     other.eval()
@@ -178,7 +118,7 @@ def test_in_eval_mode_an_unknown_id_is_the_default_and_nothing_changes(device: t
 
 
 def test_counts_of_ids_come_and_go_in_memory_that_is_used_again(device: torch.device) -> None:
-    _, other = both(device, [ByCount(2), ByCount(2)])
+    _, other = both(device, admitting(ByCount(2), ByCount(2)))
     store = other.groups[0].admissions.store  # type: ignore[union-attr]
     assert store is not None
     for start in range(0, 120 if device.type == "cpu" else 4000, 40):
@@ -190,7 +130,7 @@ def test_counts_of_ids_come_and_go_in_memory_that_is_used_again(device: torch.de
 
 def test_a_step_waits_for_the_device_no_more_than_without_policies(device: torch.device) -> None:
     found = []
-    for policies in ((None,) * 6, POLICIES):
+    for policies in (admitting(*[None] * 6), POLICIES):
         _, other = both(device, policies)
         group = other.groups[0]
         for store in (group.store, group.admissions.store):  # type: ignore[union-attr]
@@ -206,7 +146,7 @@ def test_a_step_waits_for_the_device_no_more_than_without_policies(device: torch
 
 def test_too_little_memory_for_counts_changes_nothing(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stores, "BLOCK_BYTES", 1 << 12)
-    _, other = both(device, [ByCount(2), None], budget=20_000)
+    _, other = both(device, admitting(ByCount(2), None), budget=20_000)
     step(other, batch_of([[1], [1, 2]]))
     before = state_of(other)
     with pytest.raises(BudgetError, match="more memory than they may"):
@@ -226,12 +166,12 @@ class Unknown(Admission):
 
 def test_a_policy_that_no_kernel_knows_is_refused(device: torch.device) -> None:
     with pytest.raises(OptionError, match="does not know") as caught:
-        both(device, [None, Unknown(), Unknown()])
+        both(device, admitting(None, Unknown(), Unknown()))
     assert all(f"table 't{n}'" in str(caught.value) for n in (1, 2)) and "device='cpu'" in str(caught.value)
 
 
 def test_the_kernel_marks_what_admitters_admit(device: torch.device) -> None:
-    one, other = both(device, [ByProbability(0.5), ByCount(4)], seed=9)
+    one, other = both(device, admitting(ByProbability(0.5), ByCount(4)), seed=9)
     rng = np.random.default_rng(1)
     on_cpu, group = one.groups[0], other.groups[0]
     for number in range(2):
