@@ -98,7 +98,7 @@ class ChoiceInputs:
         fields = [program.input(name) for name in among]
         self._fields = tuple((f, ShapeBinder(f.shape), by) for f, by in zip(fields, separators, strict=True))
         made = [i for i in program.inputs if (i.among, i.splits) == (among, splits)]
-        self._places = {i.name: i.place for i in made if i.offsets is not None}
+        self._places = {i.name: (i.place, i.numbered) for i in made if i.offsets is not None}
         (self._offsets,) = {i.offsets for i in made if i.offsets is not None}
         self.sources = frozenset(among) | {i.offsets for i in fields if i.offsets is not None}
 
@@ -121,10 +121,14 @@ class ChoiceInputs:
         rows_N = np.repeat(np.arange(len(counts_B)), counts_B)
         rest_N = np.arange(offsets[-1]) - offsets[rows_N]
         places: list[Offsets] = []
+        numbers: list[Offsets] = []
         for starts, lengths in zip(starts_KB[::-1], lengths_KB[::-1], strict=True):
-            rest_N, place_N = np.divmod(rest_N, lengths[rows_N])
-            places.insert(0, starts[rows_N] + place_N)
-        found = {name: _taken(flat[k], places[k]) for name, k in self._places.items()}
+            rest_N, number_N = np.divmod(rest_N, lengths[rows_N])
+            numbers.insert(0, number_N)
+            places.insert(0, starts[rows_N] + number_N)
+        found = {
+            name: numbers[k] if numbered else _taken(flat[k], places[k]) for name, (k, numbered) in self._places.items()
+        }
         return {**found, self._offsets: offsets}
 
 

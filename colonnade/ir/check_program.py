@@ -142,8 +142,8 @@ def _choice(item: Input, inputs: Mapping[str, Input], read: set[str]) -> Iterato
         yield where, "its fields and its offsets are not of the same rows"
     elif item.offsets is None and (item.dtype != "int64" or item.shape != (dims.add(*rows, 1),)):
         yield where, f"offsets are int64[{dims.add(*rows, 1)}], not {item.dtype}{_shape(item)}"
-    elif item.offsets is not None and item.dtype != source.dtype:
-        yield where, f"it is {item.dtype}, {item.of!r} is {source.dtype}"
+    elif item.offsets is not None and item.dtype != ("int64" if item.numbered else source.dtype):
+        yield where, f"it is {item.dtype}, {item.of!r} is {source.dtype}; places are int64"
     if item.name in read:
         yield where, "only columns read choices"
 

@@ -34,6 +34,7 @@ class Input:
     among: of a made input, the fields of whose elements it holds each choice of one of each, row by row, the last
     field's fastest; place: which of them `of` is. The offsets of such inputs are one of them, by the same rule.
     splits: of fields of one string a row whose tokens are chosen among, the separators, b"" for others.
+    numbered: with `among`: the place of what is chosen of that field in its row, an int64, instead of its value.
     places: with `of`, (start, stop): this one is `x[:, start:stop]` of that matrix instead.
     by: with `of`, the first input that it reads: strings that the host makes, elementwise, of inputs of this shape.
     default: what it is where a request leaves it out.
@@ -51,6 +52,7 @@ class Input:
     places: tuple[int, int] | None = None
     by: Expr | None = None
     splits: tuple[bytes, ...] = ()
+    numbered: bool = False
 
     @property
     def is_elements(self) -> bool:

@@ -213,7 +213,7 @@ def _input(item: Input) -> str:
     if item.among:
         ends = [f" split {text_values.value(by)}" if by else "" for by in item.splits or (b"",) * len(item.among)]
         fields = (name(field) + end for field, end in zip(item.among, ends, strict=True))
-        of += f" choice {item.place} among ({', '.join(fields)})"
+        of += f" {'place of ' if item.numbered else ''}choice {item.place} among ({', '.join(fields)})"
     default = "" if item.default is None else f" default {text_values.value(item.default)}"
     return f"input {name(item.name)}: {name(item.dtype)}{_shape(item.shape)}{of}{offsets}{default}{_from(item.tensor)}"
 

@@ -264,13 +264,17 @@ class Line:
         shape = self.shape()
         of = self.name("the name of the input whose elements they are") if self.skip("of") else None
         places = self._places() if of is not None and self.skip("[") else None
-        place, among, splits = self._choice() if self.skip("choice") else (0, (), ())
+        numbered = self.skip("place")
+        if numbered:
+            self.want("of")
+            self.want("choice")
+        place, among, splits = self._choice() if numbered or self.skip("choice") else (0, (), ())
         by = self.expr(graph_ops.load()) if self.skip("by") else None
         if by is not None:
             of = fields_of(by)[0]
         offsets = self.name("the name of the input that holds the offsets") if self.skip("offsets") else None
         default = self._default() if self.skip("default") else None
-        return Input(name, dtype, shape, self.source, offsets, of, among, place, default, places, by, splits)
+        return Input(name, dtype, shape, self.source, offsets, of, among, place, default, places, by, splits, numbered)
 
     def _default(self) -> Const:
         token = self.peek()

@@ -34,7 +34,7 @@ class Cast(MapOp):
         x_lo = x.lo if x.lo is not None else source_lo
         x_hi = x.hi if x.hi is not None else source_hi
         if x_lo is not None and x_hi is not None and lo <= x_lo and x_hi <= hi:
-            return ElementFacts(self.to, x.lo, x.hi)
+            return x if self.to == x.dtype else ElementFacts(self.to, x_lo, x_hi)
         return ElementFacts(self.to)
 
     def reference(self, *args: Value) -> Value:

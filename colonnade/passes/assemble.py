@@ -64,8 +64,8 @@ from colonnade.ops.graph.tile import Tile
 from colonnade.ops.graph.transpose import Transpose
 from colonnade.ops.graph.variable import Variable
 from colonnade.ops.op import GraphOp, Lowered, Operand
+from colonnade.passes.chosen import chosen_name
 from colonnade.passes.decode_inputs import aligned, decoded_inputs, decodes_of, inputs_of
-from colonnade.passes.elements import chosen_name
 from colonnade.passes.extract_columns import table_name
 from colonnade.passes.fuse_dense import fuse
 from colonnade.passes.host_strings import strings_of
@@ -412,6 +412,9 @@ class _Assembler:
             known = facts_of(self.graph.item(made, k + 1))
             made_name = chosen_name(among, splits, k)
             yield Input(made_name, known.dtype, (count,), "", offsets, name, among, k, splits=splits)
+        for k in op.numbered:
+            made_name = chosen_name(among, splits, k, numbered=True)
+            yield Input(made_name, "int64", (count,), "", offsets, among[k], among, k, splits=splits, numbered=True)
         yield Input(offsets, "int64", (dims.add(rows[0], 1),), of=among[0], among=among, splits=splits)
 
     def _agreements(self, columns: Iterable[Column]) -> tuple[Agreement, ...]:

@@ -62,12 +62,15 @@ from colonnade.ops.split import Split
 from colonnade.ops.vocabulary import Vocabulary
 from colonnade.ops.wrap_negative import WrapNegative
 from colonnade.passes.base import Reject
+from colonnade.passes.chosen import by_place, chosen_name, joins_deep, renamed
 from colonnade.passes.host_strings import name_of, strings_of
 from colonnade.passes.indices import column_of
 from colonnade.passes.places import TAKING, Places, of_places, places_of
 from colonnade.passes.splat import splat, whole
 
 LEAST, MOST = -(2**63), 2**63 - 1
+MOST_JOINS = 2
+"""Operands within each other that every backend joins."""
 _OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
 
 
@@ -180,8 +183,8 @@ class Reader:
 
     def __init__(self, names: Names | None = None, aligned: Aligned | None = None, taken: Container[str] = ()) -> None:
         self.fields: dict[str, Node] = {}
-        self.chosen: dict[str, tuple[tuple[str, ...], int]] = {}
-        """Names of fields of choices -> the fields that are chosen among, and which of them it is."""
+        self.chosen: dict[str, tuple[int, bool]] = {}
+        """Names of fields of choices -> which of the fields it is that are chosen among, and whether it is places."""
         self.roots: dict[str, Dense | Open | Lists | Tokens] = {}
         """Names of fields of choices -> how the elements that are chosen among lie in rows."""
         self.places: dict[str, Places] = {}
@@ -515,7 +518,7 @@ class Reader:
         return Elements(Apply(OrElse(added), first.expr, read.expr), read.domain)
 
     def _element_facts(self, expr: Expr) -> ElementFacts:
-        return element_facts(expr, {name: facts_of(field).dtype for name, field in self.fields.items()})
+        return element_facts(expr, self.dtypes())
 
     def _wrapped(self, node: Node, read: Elements, outside: _Outside) -> Elements | Reject:
         """`select(x < 0, x + size, x)`: a negative id counts from the end."""
@@ -547,7 +550,7 @@ class Reader:
             for expr, x in zip(exprs, [*(values for _, values, _ in sparse), *dense], strict=True)
         ]
         first, *others = words
-        if any(map(_joins, others)):
+        if joins_deep(first) > MOST_JOINS or any(joins_deep(word) >= MOST_JOINS for word in others):
             return Reject("a cross combines what is made of several features itself")
         expr: Expr = Apply(SeedHash(op.hash_key), first)
         for word in others:
@@ -581,8 +584,11 @@ class Reader:
         """The same where an operand may have several values a row."""
         made = [(read.expr, *found) for read, found in zip(reads, masks, strict=True)]
         fields = [{name for e in parts for name in fields_of(e)} for parts in made]
-        if any(len(names) != 1 for names in fields) or any(_by_place(e) for parts in made for e in parts):
-            return Reject("a feature of a cross is made of several inputs, or of places in a row")
+        if any(len(names) != 1 for names in fields):
+            return Reject("a feature of a cross is made of several inputs")
+        placed = [any(map(by_place, parts)) for parts in made]
+        if any(p and not isinstance(root, Dense) for p, root in zip(placed, roots, strict=True)):
+            return Reject("a feature of a cross depends on places in rows that differ in length")
         among = tuple(name for names in fields for name in names)
         if any(name in self.made or name in self.places for name in among):
             return Reject("a feature of a cross is made of what is no input")
@@ -591,12 +597,22 @@ class Reader:
         kept: list[Expr] = []
         exprs: list[Expr] = []
         for k, (read, root, found) in enumerate(zip(reads, roots, masks, strict=True)):
-            name = chosen_name(among, splits, k)
-            self.fields[name], self.roots[name], self.chosen[name] = self.fields[among[k]], root, (among, k)
-            exprs.append(_renamed(read.expr, name))
-            kept += [_renamed(mask, name) for mask in found]
+            name, number = chosen_name(among, splits, k), chosen_name(among, splits, k, numbered=True)
+            self._choose(name, k, among[k], root)
+            if placed[k]:
+                self.fields[number], self.chosen[number] = self.fields[among[k]], (k, True)
+            exprs.append(renamed(read.expr, name, number))
+            kept += [renamed(mask, name, number) for mask in found]
         domain = Chosen(_row_count(roots[0]), among, splits)
         return exprs, Kept(domain, tuple(dict.fromkeys(kept))) if kept else domain
+
+    def _choose(self, name: str, place: int, of: str, root: Dense | Open | Lists | Tokens) -> None:
+        self.fields[name], self.roots[name], self.chosen[name] = self.fields[of], root, (place, False)
+
+    def dtypes(self) -> dict[str, str]:
+        """The dtype of each field that was read."""
+        places = {name for name, (_, is_place) in self.chosen.items() if is_place}
+        return {name: "int64" if name in places else facts_of(field).dtype for name, field in self.fields.items()}
 
     def in_rows(self, read: Elements) -> Elements | Reject:
         """The same of rows whose width a request tells, to be pooled: each element is a choice among its row's."""
@@ -607,16 +623,16 @@ class Reader:
             domain = domain.parent
         parts = (read.expr, *masks)
         fields = tuple(dict.fromkeys(name for e in parts for name in fields_of(e)))
-        if not isinstance(domain, Open) or len(fields) != 1 or any(map(_by_place, parts)):
+        if not isinstance(domain, Open) or len(fields) != 1 or any(map(by_place, parts)):
             return Reject("rows of no fixed width are pooled that are not all elements of one field")
         if not isinstance(self.fields[fields[0]].target, Placeholder):
             return Reject("rows of no fixed width are pooled that are no input")
         name = chosen_name(fields, (), 0)
-        self.fields[name], self.roots[name], self.chosen[name] = self.fields[fields[0]], domain, (fields, 0)
+        self._choose(name, 0, fields[0], domain)
         made: Domain = Chosen(domain.rows, fields)
         if masks:
-            made = Kept(made, tuple(_renamed(mask, name) for mask in masks))
-        return Elements(_renamed(read.expr, name), made)
+            made = Kept(made, tuple(renamed(mask, name, "") for mask in masks))
+        return Elements(renamed(read.expr, name, ""), made)
 
     def _of_matrix(self, indices: Node, values: Node, shape: Node) -> Elements | Reject:
         """The values of a sparse matrix, whose rows are proven to be the batch's."""
@@ -827,13 +843,6 @@ def _lists(parse: Node, feature: Feature) -> Domain | Reject:
     return Lists(rows[0], parse, feature) if rows else Reject("the number of Examples is not known")
 
 
-def chosen_name(among: tuple[str, ...], splits: tuple[bytes, ...], place: int | None) -> str:
-    """The name of the input that holds choices of one of these fields; None: of their offsets."""
-    ends = [f"[{by.decode('latin-1')}]" if by else "" for by in splits or (b"",) * len(among)]
-    names = "*".join(name + end for name, end in zip(among, ends, strict=True))
-    return f"{names}.{'offsets' if place is None else place}"
-
-
 def _by_row(tokens: Tokens) -> bool:
     """Whether they are those of one string a row."""
     return isinstance(tokens.parent, Dense) and tokens.parent.width == 1
@@ -850,17 +859,6 @@ def _separator(root: Dense | Lists | Tokens) -> bytes:
     """What tokens are split by."""
     op = op_of(root.split) if isinstance(root, Tokens) else None
     return op.separator if isinstance(op, StringSplit) else b""
-
-
-def _renamed(expr: Expr, name: str) -> Expr:
-    """The expression over another field."""
-    if not isinstance(expr, Apply) or (isinstance(expr.op, Split) and isinstance(expr.args[0], Field)):
-        return Field(name)
-    return Apply(expr.op, *(_renamed(x, name) for x in expr.args))
-
-
-def _by_place(expr: Expr) -> bool:
-    return any(isinstance(e, Apply) and isinstance(e.op, PositionOp) for e in walk(expr))
 
 
 def _key(node: Node) -> str:

@@ -30,7 +30,8 @@ from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.weighted_bag import WeightedBag
 from colonnade.passes.base import Editor, Pass, Reject
-from colonnade.passes.elements import Aligned, Chosen, Dense, Elements, Kept, Lists, Open, Reader, Tokens, chosen_name
+from colonnade.passes.chosen import chosen_name
+from colonnade.passes.elements import Aligned, Chosen, Dense, Elements, Kept, Lists, Open, Reader, Tokens
 from colonnade.passes.shorter import shorter
 from colonnade.passes.single_elements import of_elements, shape_of, source_name, taken_reason
 
@@ -69,7 +70,7 @@ class ExtractColumns(Pass):
                     editor.graph.replace(node, _clipped(editor.at(node), node, table))
                     changed += 1
                 continue
-            known = dtypes | {name: facts_of(field).dtype for name, field in reader.fields.items()}
+            known = dtypes | reader.dtypes()
             column = shorter(replace(column, name=_unique(_name(column, reader, decoded), names)), known)
             value = _value(editor.at(node), column, table, reader, node)
             editor.record(node, True, f"column {column.name}: ids and rows are proven to be of the same elements")
@@ -112,17 +113,20 @@ def _value(editor: Editor, column: Column, table: Node, reader: Reader, node: No
         places = [editor.item(root.source, k) for k in _places(root)]
     nodes = [reader.places[f].node(editor) if f in reader.places else x for f, x in _named(reader, column)]
     if isinstance(root, Chosen):
-        made = _choices(editor, root, reader)
-        *_, last = [editor.item(made, k) for k in range(len(root.among) + 2)]
-        nodes = [editor.item(made, reader.chosen[name][1] + 1) for name in fields]
-        places = [editor.item(made, 0), last]
+        chosen = [reader.chosen[name] for name in fields]
+        numbered = tuple(dict.fromkeys(k for k, is_place in chosen if is_place))
+        made = _choices(editor, root, reader, numbered)
+        *items, last = [editor.item(made, k) for k in range(len(root.among) + len(numbered) + 2)]
+        behind = 1 + len(root.among)
+        nodes = [items[behind + numbered.index(k) if is_place else k + 1] for k, is_place in chosen]
+        places = [items[0], last]
     if isinstance(root, Open):
         nodes = [editor.add(Reshape(), x, editor.constant(np.array([-1]))) for x in nodes]
     return editor.add(ColumnValue(column, fields, ragged=bool(places)), table, *nodes, *places)
 
 
-def _choices(editor: Editor, root: Chosen, reader: Reader) -> Node:
-    """Each choice of one element of each field."""
+def _choices(editor: Editor, root: Chosen, reader: Reader, numbered: tuple[int, ...]) -> Node:
+    """Each choice of one element of each field; of some fields, also the places of what is chosen."""
     args: list[Node] = []
     sparse = []
     for k, name in enumerate(root.among):
@@ -135,7 +139,7 @@ def _choices(editor: Editor, root: Chosen, reader: Reader) -> Node:
             args += [editor.item(of.source, first), node, editor.item(of.source, last)]
         else:
             args.append(node)
-    return editor.add(Choices(tuple(sparse), root.among, root.splits), *args)
+    return editor.add(Choices(tuple(sparse), root.among, root.splits, numbered), *args)
 
 
 def _known(reader: Reader, node: Node) -> Elements:
@@ -225,7 +229,8 @@ def _column(
     root = _root(read)
     if isinstance(root, Chosen):
         names = {chosen_name(root.among, root.splits, k): name for k, name in enumerate(root.among)}
-        if not dtypes.keys().isdisjoint((*names, chosen_name(root.among, root.splits, None))):
+        places = [chosen_name(root.among, root.splits, k, numbered=True) for k in range(len(names))]
+        if not dtypes.keys().isdisjoint((*names, *places, chosen_name(root.among, root.splits, None))):
             return Reject(f"an input has the name of choices among {', '.join(root.among)}")
         dtypes = {**dtypes, **{made: dtypes[name] for made, name in names.items()}}
     rows = facts_of(table).shape
@@ -247,7 +252,7 @@ def _column(
     else:
         pooling, default_row = "none" if isinstance(read.domain, Dense) and read.domain.width > 1 else "sum", None
         reason = _unpooled(node, read, {d for f in fields_of(read.expr) for d in _known_dims(reader.fields[f])})
-    dtypes = {**dtypes, **{name: facts_of(node).dtype for name, node in reader.fields.items()}}
+    dtypes = {**dtypes, **reader.dtypes()}
     if reason is None and isinstance(_root(read), Open):
         reason = taken_reason(fields_of(read.expr), dtypes)
     reason = reason or _name_taken(reader, fields_of(read.expr), taken)

@@ -122,7 +122,7 @@ def _unmasked(table: Node, ids: Node, mask: Node, editor: Editor) -> str | None:
     read, masks, shape = reader.elements(ids), reader.masks(mask), facts_of(table).shape
     if isinstance(masks, Reject) or isinstance(read, Reject) or shape is None or not isinstance(shape[0], int):
         return "the mask is no filter of the ids' field"
-    known = element_facts(read.expr, {name: facts_of(node).dtype for name, node in reader.fields.items()})
+    known = element_facts(read.expr, reader.dtypes())
     if known.lo is not None and known.hi is not None and known.lo >= 0 and known.hi < shape[0]:
         return None
     expr = read.expr

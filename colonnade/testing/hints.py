@@ -12,6 +12,7 @@ from colonnade.core.consts import Const
 from colonnade.core.expr import Apply, Expr, Field, fields_of, walk
 from colonnade.ir.column import Column
 from colonnade.ir.program import Program
+from colonnade.ops.add_place import AddPlace
 from colonnade.ops.add_position import AddPosition
 from colonnade.ops.at_least import AtLeast
 from colonnade.ops.cast import Cast
@@ -137,7 +138,7 @@ def _by_field(program: Program) -> dict[str, _Said]:
             made.setdefault(name, _Said()).is_weight = True
         if column.table is None:
             continue
-        for name in fields_of(column.ids):
+        for name in (n for n in fields_of(column.ids) if not program.input(n).numbered):
             said, dropped = made.setdefault(name, _Said()), set(_dropped(column, name))
             said.dropped |= dropped
             if not column.ids_proven:
@@ -178,7 +179,7 @@ def _reached(ids: Expr, low: int, high: int) -> tuple[str, int, int] | None:
         op = expr.op
         if isinstance(op, WrapNegative):
             low = low - op.size if high >= op.size - 1 else low
-        elif isinstance(op, AddPosition):
+        elif isinstance(op, AddPosition | AddPlace):
             farthest = op.stride * (op.width - 1)
             low, high = low - min(farthest, 0), high - max(farthest, 0)
         elif isinstance(op, ReplaceOutside):

@@ -23,7 +23,7 @@ from colonnade.testing.requests import inputs_of, make_request
 from tests.oracle.tf_models import TARGETS, compiled, saved
 
 Array = np.ndarray[Any, Any]
-NAN = float("nan")
+NAN, INF = float("nan"), float("inf")
 WORDS = np.array([[b"a", b""], [b"b", b"c"], [b"", b""], [b"a", b"a"], [b"", b"\xff"]], object)
 MORE = np.array([[b"x", b"y", b"z"], [b"", b"x", b""], [b"p", b"q", b"r"], [b"", b"", b""], [b"x", b"x", b""]], object)
 IDS = np.array([[3, -1], [7, 7], [0, 1], [-1, -1], [9, 2]])
@@ -38,8 +38,12 @@ class Kind:
     make: Callable[[Any], Any]
 
 
-def buckets(fc: Any) -> Any:
-    return fc.bucketized_column(fc.numeric_column("n"), [0.0, 10.0])
+SEVERAL = np.array([[0.5, NAN, 11], [NAN, -1, 0], [-1, -0.0, 1e-41], [20, 9.99, 10], [10, 10, -INF]], np.float32)
+PAIRS = SEVERAL[::-1, :2].copy()
+
+
+def buckets(fc: Any, key: str = "n", width: int = 1, least: float = 0.0) -> Any:
+    return fc.bucketized_column(fc.numeric_column(key, (width,)), [least, 10.0])
 
 
 KINDS = {
@@ -60,6 +64,44 @@ KINDS = {
     "a feature twice": Kind(
         {"a": WORDS},
         lambda fc: fc.crossed_column(["a", fc.categorical_column_with_vocabulary_list("a", ["a", "c"])], 30),
+    ),
+    "buckets of several numbers": Kind(
+        {"n": SEVERAL, "a": WORDS}, lambda fc: fc.crossed_column(["a", buckets(fc, width=3)], 1000, hash_key=77)
+    ),
+    "several numbers twice": Kind(
+        {"n": SEVERAL, "m": PAIRS},
+        lambda fc: fc.crossed_column([buckets(fc, width=3), buckets(fc, "m", 2, -1.0)], 300),
+    ),
+    "one number and several": Kind(
+        {"n": SEVERAL, "m": NUMBERS},
+        lambda fc: fc.crossed_column([buckets(fc, "m"), buckets(fc, width=3)], 300),
+    ),
+    "the same numbers twice": Kind(
+        {"n": SEVERAL},
+        lambda fc: fc.crossed_column([buckets(fc, width=3), buckets(fc, width=3, least=-1.0)], 300),
+    ),
+    "several numbers and all else": Kind(
+        {"n": SEVERAL, "a": WORDS, "b": MORE, "i": IDS},
+        lambda fc: fc.crossed_column(
+            [
+                fc.categorical_column_with_identity("i", 10),
+                buckets(fc, width=3),
+                "b",
+                fc.categorical_column_with_vocabulary_list("a", ["a", "c"], num_oov_buckets=2),
+            ],
+            2000,
+            hash_key=3,
+        ),
+    ),
+    "a cross of a cross of several numbers": Kind(
+        {"n": SEVERAL, "m": PAIRS, "i": IDS},
+        lambda fc: fc.crossed_column(
+            [
+                fc.crossed_column([buckets(fc, width=3), fc.categorical_column_with_identity("i", 10)], 40),
+                buckets(fc, "m", 2),
+            ],
+            50,
+        ),
     ),
     "a cross of a cross": Kind(
         {"a": WORDS, "b": MORE, "i": IDS},
@@ -102,8 +144,11 @@ def answered(path: Path, feeds: list[dict[str, Any]]) -> None:
                 assert got.tobytes() == expected.tobytes()
 
 
+FIRST = ["strings", "with numbers", "buckets of several numbers"]
+
+
 @pytest.mark.parametrize("pooling", ["sum", "mean", "sqrtn", None])
-@pytest.mark.parametrize("name", ["strings", "with numbers"])
+@pytest.mark.parametrize("name", FIRST)
 def test_dense_inputs(name: str, pooling: str | None, tmp_path: Path) -> None:
     kind = KINDS[name]
     path = saved(tmp_path / "model", dense(kind, pooling))
@@ -111,10 +156,37 @@ def test_dense_inputs(name: str, pooling: str | None, tmp_path: Path) -> None:
     answered(path, [{key: x[some] for key, x in kind.feed.items()} for some in rows])
 
 
-@pytest.mark.parametrize("name", [name for name in KINDS if name not in ("strings", "with numbers")])
+@pytest.mark.parametrize("name", [name for name in KINDS if name not in FIRST])
 def test_kinds_of_features(name: str, tmp_path: Path) -> None:
     path = saved(tmp_path / "model", dense(KINDS[name], "mean"))
     answered(path, [KINDS[name].feed])
+
+
+@pytest.mark.parametrize("name", ["buckets of several numbers", "several numbers and all else"])
+@pytest.mark.parametrize("combiner", ["sum", "mean"])
+def test_wide_models(name: str, combiner: str, tmp_path: Path) -> None:
+    """`linear_model`: a weight a bucket, and a bias."""
+    kind = KINDS[name]
+
+    def build(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        fc, v1 = tf.feature_column, tf.compat.v1
+        inputs = {
+            key: v1.placeholder(tf.string if x.dtype == object else x.dtype, (None, x.shape[1]), key)
+            for key, x in kind.feed.items()
+        }
+        out = v1.feature_column.linear_model(inputs, [kind.make(fc)], sparse_combiner=combiner)
+        weights = v1.get_collection(v1.GraphKeys.TRAINABLE_VARIABLES)
+        start = [w.assign(tf.random.stateless_normal(w.shape, (k, 3))) for k, w in enumerate(weights)]
+        v1.add_to_collection("starts", start)
+        return inputs, {"out": out}
+
+    path = saved(tmp_path / "model", build)
+    with TensorFlowModel(path) as model:
+        want = model.run(kind.feed)["out"]
+    for target in TARGETS:
+        executable = compiled(path, target)
+        assert len(executable.program.columns) == 1
+        np.testing.assert_allclose(executable(kind.feed)["out"], want, rtol=1e-6, atol=1e-6, err_msg=target)
 
 
 LISTS = [
@@ -166,6 +238,40 @@ def test_sparse_inputs(tmp_path: Path) -> None:
     answered(path, [feed])
 
 
+def split_and_buckets(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    fc, v1 = tf.feature_column, tf.compat.v1
+    inputs = {"a": v1.placeholder(tf.string, (None,), "a"), "n": v1.placeholder(tf.float32, (None, 3), "n")}
+    features = {"a": v1.strings.split(inputs["a"], sep=";", result_type="SparseTensor"), "n": inputs["n"]}
+    of = fc.crossed_column(["a", buckets(fc, width=3)], 60)
+    return inputs, {"out": v1.feature_column.input_layer(features, [fc.embedding_column(of, 3, "mean")])}
+
+
+def test_tokens_and_buckets_of_several_numbers(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model", split_and_buckets)
+    texts = np.empty(5, object)
+    texts[:] = [b"x;y", b"", b";", b"\xff;;z", b"x"]
+    feed = {"a": texts, "n": SEVERAL}
+    answered(path, [feed, {key: x[:0] for key, x in feed.items()}, {key: x[3:4] for key, x in feed.items()}])
+
+
+def of_examples_and_numbers(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    fc, v1 = tf.feature_column, tf.compat.v1
+    text = v1.placeholder(tf.string, (None,), "rows")
+    of = fc.crossed_column([fc.categorical_column_with_identity("i", 20), buckets(fc, width=2)], 60)
+    columns = [fc.embedding_column(of, 3, "sqrtn")]
+    features = v1.io.parse_example(text, fc.make_parse_example_spec(columns))
+    return {"rows": text}, {"out": v1.feature_column.input_layer(features, columns)}
+
+
+def test_lists_of_examples_and_several_numbers(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model", of_examples_and_numbers)
+    rows = [(ids, [a, b]) for (_, ids, _), (a, b) in zip(LISTS, PAIRS.tolist(), strict=True)]
+    made = np.empty(len(rows), object)
+    for k, (ids, numbers) in enumerate(rows):
+        made[k] = encode_example({"i": ("int64", ids), "n": ("float32", numbers)})
+    answered(path, [{"rows": made}, {"rows": made[:1]}, {"rows": made[::-1]}])
+
+
 def split(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     fc, v1 = tf.feature_column, tf.compat.v1
     inputs = {key: v1.placeholder(tf.string, (None,), key) for key in "ab"} | {
@@ -215,7 +321,18 @@ def test_other_forms_of_requests(tmp_path: Path) -> None:
     np.testing.assert_array_equal(compiler.load(tmp_path / "artifact")(feed)["out"], want)
 
 
-@pytest.mark.parametrize("build", [dense(KINDS["with numbers"], "mean"), of_examples, sparse, split])
+MADE = [
+    dense(KINDS["with numbers"], "mean"),
+    dense(KINDS["several numbers and all else"], "mean"),
+    of_examples,
+    of_examples_and_numbers,
+    sparse,
+    split,
+    split_and_buckets,
+]
+
+
+@pytest.mark.parametrize("build", MADE)
 def test_requests_that_are_made_for_a_check(build: Any, tmp_path: Path) -> None:
     path = saved(tmp_path / "model", build)
     executable = compiler.compile(path)

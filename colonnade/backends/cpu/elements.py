@@ -10,7 +10,15 @@ import numpy as np
 from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.intrinsics import call_tile
-from colonnade.backends.cpu.scratch import MORE_OTHER_VALUES, MORE_VALUES, OTHER_VALUES, PAIR, VALUES
+from colonnade.backends.cpu.scratch import (
+    MORE_OTHER_VALUES,
+    MORE_THIRD_VALUES,
+    MORE_VALUES,
+    OTHER_VALUES,
+    PAIR,
+    THIRD_VALUES,
+    VALUES,
+)
 from colonnade.backends.cpu.tiles.registry import JOIN, STEP_BYTES
 from colonnade.backends.cpu.units import implements
 from colonnade.backends.memory import kernel, load_f32, load_i32, load_i64, store_f32, store_i64, store_u8
@@ -54,13 +62,46 @@ def elements(call: int, chain: int, element: int, n: int, a: int) -> int:
 
 
 @kernel
+def _plain(call: int, chain: int, element: int, n: int, a: int, b: int) -> int:
+    """Where the values of a chain that joins nothing lie: in the batch, or in one of two buffers."""
+    source = elements(call, chain, element, n, a)
+    step = load_i64(chain + w.FIRST_STEP)
+    for _ in range(load_i64(chain + w.STEPS)):
+        target = b if source == a else a
+        call_tile(load_i64(step), step, source, n, target)
+        source = target
+        step += STEP_BYTES
+    return source
+
+
+@kernel
+def _pair(source: int, other: int, n: int, target: int) -> None:
+    for i in range(n):
+        store_i64(target + PAIR * i, load_i64(source + 8 * i))
+        store_i64(target + PAIR * i + 8, load_i64(other + 8 * i))
+
+
+@kernel
+def _pair_places(source: int, element: int, width: int, n: int, target: int) -> None:
+    for i in range(n):
+        store_i64(target + PAIR * i, load_i64(source + 8 * i))
+        store_i64(target + PAIR * i + 8, (element + i) % width)
+
+
+@kernel
 def _other(call: int, chain: int, element: int, n: int, s: int) -> int:
-    """Where the values of a second operand lie. Facts: its chain joins nothing itself."""
+    """Where the values of a second operand lie. Facts: what its chain joins joins nothing itself."""
     source = elements(call, chain, element, n, s + OTHER_VALUES)
     step = load_i64(chain + w.FIRST_STEP)
     for _ in range(load_i64(chain + w.STEPS)):
         target = s + MORE_OTHER_VALUES if source == s + OTHER_VALUES else s + OTHER_VALUES
-        call_tile(load_i64(step), step, source, n, target)
+        third = load_i64(step + 8)
+        if load_i64(step) != JOIN:
+            call_tile(load_i64(step), step, source, n, target)
+        elif third == 0:
+            _pair_places(source, element, load_i64(step + 16), n, target)
+        else:
+            _pair(source, _plain(call, third, element, n, s + THIRD_VALUES, s + MORE_THIRD_VALUES), n, target)
         source = target
         step += STEP_BYTES
     return source
@@ -72,14 +113,9 @@ def join(call: int, step: int, element: int, n: int, source: int, s: int) -> int
     chain, width = load_i64(step + 8), load_i64(step + 16)
     target = s + MORE_VALUES if source == s + VALUES else s + VALUES
     if chain == 0:
-        for i in range(n):
-            store_i64(target + PAIR * i, load_i64(source + 8 * i))
-            store_i64(target + PAIR * i + 8, (element + i) % width)
+        _pair_places(source, element, width, n, target)
     else:
-        other = _other(call, chain, element, n, s)
-        for i in range(n):
-            store_i64(target + PAIR * i, load_i64(source + 8 * i))
-            store_i64(target + PAIR * i + 8, load_i64(other + 8 * i))
+        _pair(source, _other(call, chain, element, n, s), n, target)
     return target
 
 

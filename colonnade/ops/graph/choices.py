@@ -25,7 +25,8 @@ class Choices(GraphOp):
 
     sparse: whether each operand is a sparse matrix (indices, values and shape) or a dense one, whose values lie
     row-major in its rows.   among: the names of the inputs that they are, or of whose
-    strings they are the tokens: splits has the separators, b"" for others.
+    strings they are the tokens: splits has the separators, b"" for others.   numbered: operands of which the place of
+    what is chosen among the values of its row is an output as well, behind the values.
     Facts: rows of indices strictly increase; shape is (rows, most choices of a row).
     Errors: GraphError on operands of different numbers of rows, and on indices outside of them.
     """
@@ -33,11 +34,12 @@ class Choices(GraphOp):
     sparse: tuple[bool, ...]
     among: tuple[str, ...] = ()
     splits: tuple[bytes, ...] = ()
+    numbered: tuple[int, ...] = ()
 
     @property
     def num_outputs(self) -> int:  # type: ignore[override]
-        """Indices, one an operand, and the shape."""
-        return len(self.sparse) + 2
+        """Indices, one an operand, the places, and the shape."""
+        return len(self.sparse) + len(self.numbered) + 2
 
     def split(self, args: tuple[T, ...]) -> list[tuple[T, ...]]:
         """The operands, each as (indices, values, shape) or (values,)."""
@@ -65,6 +67,7 @@ class Choices(GraphOp):
         indices = facts.facts("int64", (count, 2), lo=0, order=Order.STRICT, distinct=True, packed=packed)
         values = [operand[1 if len(operand) == 3 else 0] for operand in operands]
         outputs = [facts.facts(f.dtype, (count,), lo=f.lo, hi=f.hi) for f in values]
+        outputs += [facts.facts("int64", (count,), lo=0) for _ in self.numbered]
         shape = facts.facts("int64", (2,), content=(rows, fresh(1)))
         return Inferred((indices, *outputs, shape), tuple((rows, r) for r in known if r is not None and r != rows))
 
@@ -76,9 +79,12 @@ class Choices(GraphOp):
         rows = [list(itertools.product(*each)) for each in zip(*(rows for rows, _ in operands), strict=True)]
         chosen = np.array([c for row in rows for c in row], np.int64).reshape(-1, len(operands))
         indices = [(r, k) for r, row in enumerate(rows) for k in range(len(row))]
+        starts = np.array([[r.start for r in rows] for rows, _ in operands], np.int64).reshape(len(operands), -1)
+        first = np.repeat(starts.T, [len(row) for row in rows], axis=0)
         return (
             torch.tensor(indices, dtype=torch.int64).reshape(-1, 2),
             *(like(values, array(values).reshape(-1)[chosen[:, k]]) for k, (_, values) in enumerate(operands)),
+            *(torch.from_numpy(chosen[:, k] - first[:, k]) for k in self.numbered),
             torch.tensor([len(rows), max(map(len, rows), default=0)], dtype=torch.int64),
         )
 

@@ -205,7 +205,7 @@ def _of_several(rng: Rng, case: Case, tower: Tower, inputs: Sequence[Input], *, 
     item = next(i for i in inputs if i.name == case.input)
     if chance < 0.15:
         found = [i for i in inputs if (not i.separator or i is item) and i.name[0] != "w"]
-        found = [i for i in found if i.width <= 1 or not i.dtype.startswith("float")]  # of others, ids have places
+        found = [i for i in found if i.form not in LISTS or not i.dtype.startswith("float")]  # TensorFlow has no list
         some = [found[k] for k in rng.permutation(len(found))[: int(rng.integers(2, 4))]]
         if len(some) > 1 and math.prod(max(i.width, 1) for i in some) <= MOST_CHOICES:
             names, form = [i.name for i in some], str(rng.choice(("embedding", "indicator")))

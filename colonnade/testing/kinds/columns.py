@@ -132,6 +132,10 @@ COLUMNS: dict[str, FeatureColumn] = {
         (words(2, "x"), words(1, "y")),
         lambda c: embedded(c, c.crossed_column(["x", "y"], 50)),
     ),
+    "crossed, buckets of several numbers": FeatureColumn(
+        (words(2, "y"), floats(3)),
+        lambda c: embedded(c, c.crossed_column(["y", _buckets(c, 3)], 50)),
+    ),
     "crossed, split strings": FeatureColumn(
         (lists("x"), lists("y")),
         lambda c: embedded(c, c.crossed_column(["x", "y"], 50)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from colonnade.errors import GraphError, ShapeError
 from colonnade.ir.column import Column, Slot
 from colonnade.ir.program import Buffer, Input, Program, Weights
 from colonnade.ir.table import Table
+from colonnade.ops.add_place import AddPlace
 from colonnade.ops.add_position import AddPosition
 from colonnade.ops.at_least import AtLeast
 from colonnade.ops.hash_bytes import HashBytes
@@ -58,6 +60,8 @@ IDS: dict[str, Expr] = {
     "three": Apply(Mod(40), crossed(NUMBER, TEXT, THIRD)),
     "places": Apply(AddPosition(5, 0), Apply(Mod(5), NUMBER)),
     "both": Apply(AddPosition(3, 0), Apply(Mod(4), crossed(TEXT, THIRD))),
+    "moved": Apply(Mod(40), crossed(TEXT, Apply(AddPlace(5, 3), Apply(Mod(5), NUMBER), Apply(Mod(9), NUMBER)))),
+    "a place within": Apply(Mod(40), crossed(TEXT, Apply(AddPosition(5, 20), Apply(Mod(5), NUMBER)), THIRD)),
 }
 
 
@@ -106,7 +110,27 @@ def test_tokens_are_refused(target: str, ids: Expr) -> None:
         check_case(BACKENDS[target](), Case(program, made.weights, made.feed, made.rows))
 
 
+@pytest.mark.parametrize("depth", [2, 3])
+def test_how_deep_operands_lie_within_each_other(depth: int) -> None:
+    """The cpu joins what is joined itself, and no deeper; the passes make nothing deeper."""
+    ids: Expr = NUMBER
+    for _ in range(depth):
+        ids = Apply(JoinHash(), THIRD, ids)
+    made = case(3, "two", "sum")
+    column = replace(made.program.columns[0], ids=Apply(Mod(40), ids))
+    program = replace(made.program, columns=(column,))
+    for target in BACKENDS if depth == 2 else ("reference", "gpu"):
+        check_case(BACKENDS[target](), Case(program, made.weights, made.feed, made.rows))
+    if depth > 2:
+        with pytest.raises(GraphError, match="joins one chain"):
+            check_case(CpuBackend(), Case(program, made.weights, made.feed, made.rows))
+
+
 def test_a_place_that_may_not_fit_is_refused() -> None:
+    with pytest.raises(ShapeError, match="may not fit"):
+        AddPlace(2**62, 4).infer(ElementFacts("int64", 0, 1), ElementFacts("int64"))
+    with pytest.raises(ShapeError, match="int64 places"):
+        AddPlace(1, 4).infer(ElementFacts("int64", 0, 1), ElementFacts("int32"))
     with pytest.raises(ShapeError, match="may not fit"):
         AddPosition(2**62, 4).infer(ElementFacts("int64", 0, 1))
     with pytest.raises(ShapeError, match="integers and a width"):

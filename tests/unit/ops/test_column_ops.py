@@ -12,6 +12,7 @@ import torch
 from colonnade.core.consts import Const
 from colonnade.core.logarithm import log64
 from colonnade.errors import ShapeError
+from colonnade.ops.add_place import AddPlace
 from colonnade.ops.affine import Affine
 from colonnade.ops.at_least import AtLeast
 from colonnade.ops.at_most import AtMost
@@ -133,6 +134,19 @@ def test_sip_decimal_is_the_hash_of_the_text() -> None:
     numbers = [0, -5, 2**63 - 1, -(2**63)]
     got = SipDecimal(*KEY).reference(torch.tensor(numbers))
     assert got.tolist() == SipBytes(*KEY).reference(texts(*(str(n).encode() for n in numbers))).tolist()
+
+
+def test_a_wider_cast_keeps_what_the_narrow_dtype_says() -> None:
+    known = Cast("int64").infer(ElementFacts("int32"))
+    assert (known.lo, known.hi) == (-(2**31), 2**31 - 1)
+    assert Cast("int64").infer(ElementFacts("int64")) == ElementFacts("int64")
+
+
+def test_add_place_counts_places_to_the_last() -> None:
+    op, x, places = AddPlace(10, 3), torch.tensor([1, 2, 3, 4], dtype=torch.int32), torch.tensor([0, 2, 3, -(2**63)])
+    assert op.reference(x, places).tolist() == [1, 22, 23, 4]
+    known = op.infer(ElementFacts("int32", 0, 9), ElementFacts("int64"))
+    assert (known.lo, known.hi) == (0, 29)
 
 
 def test_or_else_takes_what_is_not_negative() -> None:

@@ -653,7 +653,8 @@ def choices(w: World) -> Case:
     for each in sparse:
         dims = (rows, r.choice((0, 1, 1, 2)))
         args += _matrix(w, rows) if each else [w.any(numbers(r, dims, r.choice(["string", "int64"])))]
-    return op_of("choices", tuple(sparse)), args
+    numbered = tuple(sorted(r.sample(range(len(sparse)), r.randint(0, len(sparse)))))
+    return op_of("choices", tuple(sparse), numbered=numbered), args
 
 
 @maker("dynamic_partition")
