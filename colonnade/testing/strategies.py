@@ -111,6 +111,7 @@ def _is_plain(op: type[ColumnOp]) -> bool:
 _OPS: dict[str, Callable[[Draw], ColumnOp]] = {
     "bucketize": lambda draw: _op("bucketize", boundaries=_boundaries(draw), flush_denormals=draw(st.booleans())),
     "add_position": lambda draw: _op("add_position", stride=draw(st.integers(-9, 9)), width=draw(st.integers(1, 9))),
+    "add_place": lambda draw: _op("add_place", stride=draw(st.integers(-9, 9)), width=draw(st.integers(1, 9))),
     "cast": lambda draw: _op("cast", to=draw(st.sampled_from(("int32", "int64", "float32", "float64")))),
     "mod": lambda draw: _op("mod", divisor=draw(st.one_of(st.integers(1, 300), st.sampled_from((2**31, 2**63 - 1))))),
     "join_hash": lambda draw: _op("join_hash"),
@@ -259,8 +260,12 @@ class _Maker:
     def column(self) -> _Made:
         """A numeric column, or one with a table."""
         if self.offsets is None and self.draw(st.integers(0, 7)) == 0:
-            expr, _ = self._mapped(self._field(FIELD_DTYPES[:4]), self.draw(st.integers(0, 1)), numeric=True)
-            return _Made({"ids": expr, "table": None, "pooling": "none"}, self.fields, {}, None, self.width)
+            start = self._field(FIELD_DTYPES[:4])
+            expr, _ = self._mapped(start, self.draw(st.integers(0, 1)), numeric=True)
+            some = self.draw(st.integers(0, 2)) == 0
+            filters = tuple(self._filter(s) for s in self._filtered(start, start)) if some else ()
+            parts = {"ids": expr, "table": None, "pooling": "none", "filters": filters}
+            return _Made(parts, self.fields, {}, None, self.width)
         return self._lookup()
 
     def _lookup(self) -> _Made:
@@ -281,7 +286,7 @@ class _Maker:
         dim, dtype = draw(st.sampled_from(EMBEDDING_DIMS)), draw(st.sampled_from(self.table_dtypes))
         table = Table(f"t_{self.name}", rows, dim, dtype)
         weights = None
-        if pooling == "marks" or (source is start and draw(st.integers(0, 3)) == 0):
+        if pooling == "marks" or draw(st.integers(0, 3)) == 0:
             weights = self._weights(signed=pooling not in ("mean", "sqrtn"))
         parts = {
             "ids": ids,
@@ -330,13 +335,18 @@ class _Maker:
         return self._applied(x, _op("mod", divisor=self.draw(st.integers(1, 300))))
 
     def _crossed(self, *operands: tuple[Expr, ElementFacts]) -> tuple[Expr, ElementFacts]:
-        """The hash of two fields' elements, or one of them."""
-        (a, first), (b, second) = (self._word(x) for x in operands)
-        op = _OPS[self.draw(st.sampled_from(("join_hash", "or_else")))](self.draw)
+        """The hash of two fields' elements, or one of them, or one moved by the other; the second may be so itself."""
+        first, second = (self._word(x) for x in operands)
+        if self.draw(st.integers(0, 2)) == 0:
+            second = self._joined(second, first)
+        return self._joined(first, second)
+
+    def _joined(self, a: tuple[Expr, ElementFacts], b: tuple[Expr, ElementFacts]) -> tuple[Expr, ElementFacts]:
+        op = _OPS[self.draw(st.sampled_from(("join_hash", "or_else", "add_place")))](self.draw)
         try:
-            return Apply(op, a, b), op.infer(first, second)
+            return Apply(op, a[0], b[0]), op.infer(a[1], b[1])
         except ShapeError:
-            return Apply(_op("join_hash"), a, b), _op("join_hash").infer(first, second)
+            return Apply(_op("join_hash"), a[0], b[0]), _op("join_hash").infer(a[1], b[1])
 
     def _word(self, x: tuple[Expr, ElementFacts]) -> tuple[Expr, ElementFacts]:
         if x[1].dtype == "string":

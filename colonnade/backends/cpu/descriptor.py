@@ -121,12 +121,18 @@ def chain_of(expr: Expr, layout: Layout, memory: Memory) -> Chain:
 
 
 def _check_join(expr: Apply, first: Chain, others: Sequence[Chain]) -> None:
-    if len(others) > 1 or any(isinstance(s, Join) for o in others for s in o.steps):
+    if len(others) > 1 or any(map(_joins_deep, others)):
         raise GraphError("the cpu backend joins one chain of ops on one field to another", got=repr(expr))
     if any(c.split for c in (first, *others)):
         raise GraphError("the cpu backend joins elements, and no tokens", got=repr(expr))
     if any(c.facts.dtype not in ("int32", "int64") for c in (first, *others)):
         raise GraphError("the cpu backend joins integers", got=repr(expr))
+
+
+def _joins_deep(chain: Chain) -> bool:
+    """Whether what the chain joins joins something itself."""
+    inner = [s.other for s in chain.steps if isinstance(s, Join) and s.other is not None]
+    return any(isinstance(s, Join) for o in inner for s in o.steps)
 
 
 def lower_columns(
@@ -313,7 +319,7 @@ class _Builder:
         if width == w.RAGGED and (column.table is None or column.pooling == "none"):
             raise GraphError("a ragged field needs a table and a pooling", where=column.name, got=column.pooling)
         if column.table is None:
-            if ids.split or ids.facts.dtype not in VALUES or column.weights is not None or column.filters:
+            if ids.split or ids.facts.dtype not in VALUES or column.weights is not None:
                 raise GraphError("a column without a table is one number an element", where=column.name)
             row[w.VALUE // 8] = VALUES[ids.facts.dtype]
             return w.NUMERIC, width

@@ -12,10 +12,12 @@ from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.elements import ids_of, load_weights
 from colonnade.backends.cpu.lookups import slot_of
 from colonnade.backends.cpu.rows import copy_row, scale_row
-from colonnade.backends.cpu.scratch import FACTORS, LOOKED_UP, TILE
-from colonnade.backends.cpu.units import element_rows, implements
+from colonnade.backends.cpu.scratch import FACTORS, KEEP, LOOKED_UP, TILE
+from colonnade.backends.cpu.units import element_rows, filter_elements, implements
 from colonnade.backends.cpu.widen import widen
-from colonnade.backends.memory import kernel, load_f32, load_f64, load_i64, store_f32
+from colonnade.backends.memory import kernel, load_f32, load_f64, load_i64, load_u8, store_f32
+
+NO_BYTE, NOTHING = np.uint8(0), np.float32(0)
 
 
 @kernel
@@ -29,16 +31,19 @@ def _number(values: int, i: int, kind: int) -> np.float32:
 
 @implements(units.run_numeric)
 def run_numeric(call: int, d: int, s: int, begin: int, end: int) -> int:
-    """Every element's value."""
-    width, kind = load_i64(d + w.WIDTH), load_i64(d + w.VALUE)
+    """Every element's value; zero where a filter drops it."""
+    width, kind, filtered = load_i64(d + w.WIDTH), load_i64(d + w.VALUE), load_i64(d + w.FILTERS) > 0
     for element in range(begin * width, end * width, TILE):
         n = min(TILE, end * width - element)
+        if filtered:
+            filter_elements(call, d, s, element, n, s + KEEP)
         values = ids_of(call, d, s, element, n)
         row = element // width
         j = element - row * width
         out = slot_of(call, d, row)
         for i in range(n):
-            store_f32(out + 4 * j, _number(values, i, kind))
+            kept = not filtered or load_u8(s + KEEP + i) != NO_BYTE
+            store_f32(out + 4 * j, _number(values, i, kind) if kept else NOTHING)
             j += 1
             if j == width:
                 j = 0

@@ -122,11 +122,11 @@ def form_of(column: Column, layout: Layout) -> tuple[str, int, str | None]:
     where = f"column {column.name!r}"
     width, offsets = _extent(column, layout)
     if column.table is None:
-        if column.filters or column.weights is not None or has_tokens:
-            raise GraphError("a numeric column has neither filters, weights nor tokens", where=where)
+        if column.weights is not None or has_tokens or offsets is not None:
+            raise GraphError("a numeric column has neither weights nor tokens, and rows of one length", where=where)
         return NUMERIC, width, offsets
-    if column.weights is not None and (has_tokens or expands(column.weights)):
-        raise GraphError("tokens of strings have no weights", where=where)
+    if column.weights is not None and expands(column.weights):
+        raise GraphError("weights are one an element, and no tokens", where=where)
     if has_tokens and not expands(column.ids):
         raise GraphError("a filter looks at tokens, the ids do not", where=where)
     if column.pooling == "none":

@@ -106,8 +106,8 @@ class ReferenceColumns:
         if offsets is not None and (column.table is None or column.pooling == "none"):
             raise GraphError("a ragged field needs a table and a pooling", where=column.name, got=column.pooling)
         if column.table is None:
-            if column.filters or column.weights is not None:
-                raise GraphError("a numeric column has neither filters nor weights", where=f"column {column.name!r}")
+            if column.weights is not None:
+                raise GraphError("a numeric column has no weights", where=f"column {column.name!r}")
             return _spread(column, elements, elements.ids.float()[:, None], width, num_rows), []
         table = self.tables[column.table]
         ids_E = elements.ids.long()

@@ -48,6 +48,10 @@ def _masked_average(keras: Any, x: dict[str, Any]) -> Any:
     return keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(10, 3, mask_zero=True)(found))
 
 
+def _values_of_places(keras: Any, x: dict[str, Any]) -> Any:
+    return keras.ops.mean(keras.layers.Embedding(10, 3)(keras.layers.Reshape((2, 2))(x["x"])), axis=2)
+
+
 KNOWN, SEVERAL = ids(1, pool=range(10)), ids(3, pool=range(10))
 FINITE = Given("x", "float32", 1, (-1.0, 0.0, 0.5, 1.0, 9.99, 10.0, 1e30))
 LAYERS: dict[str, Layers] = {
@@ -100,5 +104,6 @@ LAYERS: dict[str, Layers] = {
     ),
     "several values, sum": Layers((SEVERAL,), lambda keras, x: _pooled(keras, x, "sum")),
     "several values, mean": Layers((SEVERAL,), lambda keras, x: _pooled(keras, x, "mean")),
+    "sequence, several values a place": Layers((ids(4, pool=range(10)),), _values_of_places),
     "sequence, not pooled": Layers((SEVERAL,), lambda keras, x: keras.layers.Embedding(10, 3)(x["x"])),
 }

@@ -167,6 +167,10 @@ PLAIN: dict[str, Plain] = {
     "split strings": Plain((Given("x", "string", 0, (b"a;b", b"", b";", b"x;x;y")),), _lists),
     "partitioned table": Plain((KNOWN,), _partitioned),
     "max_norm": Plain((KNOWN,), _max_norm),
+    "sequence, several values a place": Plain(
+        (ids(4, pool=range(10)),),
+        lambda tf, x, name: tf.reduce_mean(_sequence(tf, {"x": tf.reshape(x["x"], [-1, 2, 2])}, name), 2),
+    ),
     "sequence, not pooled": Plain((ids(3, pool=range(10)),), _sequence),
     "sequence of buckets, ragged": Plain((replace(floats(3), form="ragged"),), _padded_buckets),
     "max_norm, padded": Plain((replace(ids(3, pool=range(10)), form="ragged"),), _padded_norms),

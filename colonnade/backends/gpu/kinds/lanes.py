@@ -56,6 +56,8 @@ def _tokens(writer: Writer, expansion: Apply, sums: Sums) -> None:
     for predicate in writer.column.filters:
         if expansion_of(predicate) is None:
             code.line(f"live = live & ({evaluator.number(predicate).name})")
+    if writer.column.weights is not None:
+        evaluator.number(writer.column.weights)  # before the loop: a string's tokens have one weight
     code.line(f"at = {text.start}")
     code.line(f"end = {text.start} + {text.length}")
     find, length = finder(code, op, text.data)

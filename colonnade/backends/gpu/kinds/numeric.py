@@ -1,4 +1,4 @@
-"""Numeric columns: the values of a field, each in its place."""
+"""Numeric columns: the values of a field, each in its place; zero where a filter drops it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ def write(writer: Writer) -> None:
     """A store a slot."""
     code = writer.code
     width = writer.elements()
-    value = code.let(f"{writer.evaluator().number(writer.column.ids).name}.to(tl.float32)")
+    evaluator = writer.evaluator()
+    value = code.let(f"{evaluator.number(writer.column.ids).name}.to(tl.float32)")
+    if writer.column.filters:
+        value = code.let(f"tl.where({writer.kept(evaluator)}, {value}, 0.0)")
     row, place = writer.row_and_place(width)
     for target in writer.unit.targets:
         offset = code.parameter(target.offset)

@@ -172,6 +172,43 @@ def _linear(call: Call) -> Made:
     return _plus(product, call.tensor("bias"), call.batch)
 
 
+def _conv2d(call: Call) -> Made:
+    """`[N, C, H, W]` under windows `[O, C / groups, h, w]`: each image is its own, what a window sums over is not."""
+    x, window = _ranked(call.tensor("input"), 4), _ranked(call.tensor("weight"), 4)
+    for axis, what in ((1, "sums over"), (2, "moves a window over"), (3, "moves a window over")):
+        _off(x, axis, what)
+    if window.axis is not None:
+        raise Unproven(f"a window of the batch, axis {window.axis} of {shown(window.shape)}")
+    if x.shape[1] != dims.mul(window.shape[1], call.integer("groups")):
+        raise Unproven(f"a window {shown(window.shape)} over {shown(x.shape)}")
+    steps = zip(*(_pair(call, name) for name in ("stride", "padding", "dilation")), strict=True)
+    sizes = [_moved(x.shape[k + 2], window.shape[k + 2], *step) for k, step in enumerate(steps)]
+    product = (x.shape[0], window.shape[0], *sizes)
+    if call.arguments["bias"] is None:
+        return product
+    if _ranked(call.tensor("bias"), 1).shape != window.shape[:1]:
+        raise Unproven(f"a bias of another size than {shown(window.shape[:1])}")
+    return product
+
+
+def _pair(call: Call, name: str) -> tuple[int, int]:
+    """One number for each axis of an image."""
+    found = [d for d in call.size(name) if isinstance(d, int)]
+    if len(found) != len(call.size(name)) or len(found) not in (1, 2):
+        raise Unproven(f"argument {name!r} is no pair of known integers")
+    return found[0], found[-1]
+
+
+def _moved(size: Dim, window: Dim, stride: int, padding: int, dilation: int) -> Dim:
+    """The places that a window has."""
+    if not isinstance(size, int) or not isinstance(window, int) or min(stride, dilation, window) < 1 or padding < 0:
+        raise Unproven(f"moves a window of {dims.text(window)} over {dims.text(size)}")
+    free = size + 2 * padding - dilation * (window - 1) - 1
+    if free < 0:
+        raise Unproven(f"a window of {window} is larger than {size}")
+    return free // stride + 1
+
+
 # -- joining -----------------------------------------------------------------------------------------------------------
 def _cat(call: Call) -> Made:
     parts = call.tensors("tensors")
@@ -478,6 +515,7 @@ RULES: dict[str, Rule] = {
     "aten.matmul.default": _matmul,
     "aten.addmm.default": _addmm,
     "aten.linear.default": _linear,
+    "aten.conv2d.default": _conv2d,
     "aten.cat.default": _cat,
     "aten.stack.default": _stack,
     **dict.fromkeys(names.RESHAPES, _reshape),

@@ -30,6 +30,8 @@ PARAMS = {
     "column": torch.linspace(-1, 1, 7, dtype=torch.float64),
     "row": torch.ones(1, 4, dtype=torch.float64),
     "index": torch.tensor([1, 0]),
+    "window": torch.linspace(-1, 2, 8, dtype=torch.float64).reshape(2, 1, 2, 2),
+    "tall": torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(1, 2, 3, 2),
 }
 INPUTS = (
     Input("x", "float64", (B, 4)),
@@ -211,6 +213,45 @@ DEPENDENT: dict[str, tuple[tuple[Instruction, ...], str, str]] = {
     ),
     "rows side by side": ((line("y", "reshape.default", x, (dims.mul(4, B),)),), "its rows are not those", "output"),
     "batch moved": ((line("y", "t.default", x),), "its rows are not those of the batch: [4, B]", "output"),
+    "convolved over the batch": (
+        (
+            line("p", "permute.default", u, (1, 2, 0)),
+            line("i", "unsqueeze.default", Ref("p"), 0),
+            line("y", "conv2d.default", Ref("i"), Ref("tall")),
+        ),
+        "moves a window over the batch, axis 3 of [1, 2, 3, B]",
+        "y",
+    ),
+    "convolved over the batch as another axis": (
+        (
+            line("p", "permute.default", u, (1, 0, 2)),
+            line("i", "unsqueeze.default", Ref("p"), 1),
+            line("y", "conv2d.default", Ref("i"), Ref("window"), None, (1, 1), (0, 0), (2, 1)),
+        ),
+        "moves a window over the batch, axis 2",
+        "y",
+    ),
+    "rows as channels": (
+        (
+            line("p", "permute.default", u, (1, 0, 2)),
+            line("i", "unsqueeze.default", Ref("p"), 2),
+            line("q", "t.default", x),
+            line("r", "reshape.default", Ref("q"), (4, B, 1, 1)),
+            line("y", "conv2d.default", Ref("i"), Ref("r")),
+        ),
+        "sums over the batch, axis 1",
+        "y",
+    ),
+    "a window that the rows make": (
+        (
+            line("i", "unsqueeze.default", u, 1),
+            line("f", "full.default", (1, 1, 2, 3), 1.0, dtype="float64"),
+            line("c", "conv2d.default", Ref("f"), Ref("i")),
+            line("y", "sum.dim_IntList", Ref("c"), (1,)),
+        ),
+        "a window of the batch, axis 0 of [B, 1, 2, 3]",
+        "c",
+    ),
     "random": ((line("y", "rand_like.default", x),), "no rule", "y"),
     "written where a copy may lie": (
         (
@@ -259,6 +300,23 @@ INDEPENDENT: dict[str, tuple[Instruction, ...]] = {
         line("q", "bmm.default", u, Ref("k")),
         line("a", "_softmax.default", Ref("q"), -1, False),
         line("y", "matmul.default", Ref("a"), u),
+    ),
+    "images": (
+        line("i", "unsqueeze.default", u, 1),
+        line("p", "constant_pad_nd.default", Ref("i"), (1, 0, 0, 1), 0.0),
+        line("c", "conv2d.default", Ref("p"), Ref("window"), Ref("two_only"), (1, 2), (1, 0), (1, 1)),
+        line("r", "relu.default", Ref("c")),
+        line("y", "sum.dim_IntList", Ref("r"), (2, 3)),
+    ),
+    "images in groups": (
+        line("i", "unsqueeze.default", u, 2),
+        line("c", "conv2d.default", Ref("i"), Ref("window"), None, (1, 1), (1, 0), (1, 2), 2),
+        line("y", "reshape.default", Ref("c"), (B, -1)),
+    ),
+    "several images a row": (
+        line("i", "reshape.default", u, (dims.mul(2, B), 1, 1, 3)),
+        line("c", "conv2d.default", Ref("i"), Ref("window"), None, (1,), (1,), (1,)),
+        line("y", "reshape.default", Ref("c"), (B, 2, -1)),
     ),
     "labels": (
         line("q", "einsum.default", "abc,adc->abd", (u, u)),
@@ -317,7 +375,8 @@ def test_what_is_proven(name: str) -> None:
     lines = INDEPENDENT[name]
     c = line("c", "full.default", (3, 3), 0.5, dtype="float64")
     two = line("two", "full.default", (2, 2), 0.5, dtype="float64")
-    made = program(c, two, *lines, outputs=(lines[-1].output,))
+    only = line("two_only", "full.default", (2,), 0.5, dtype="float64")
+    made = program(c, two, only, *lines, outputs=(lines[-1].output,))
     assert row_independent(made) == Proven("B")
     assert all(survives(made, seed) for seed in range(3))
 
