@@ -8,7 +8,6 @@ ways give the same. A row a workload is appended to `benchmarks/results/features
 
 from __future__ import annotations
 
-import json
 import statistics
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.workload_rows import write_rows
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.core.fingerprint import fingerprints64
 from colonnade.core.murmur import murmur_words
@@ -155,21 +155,6 @@ def _spread(times: list[float]) -> list[float]:
     return [round(times[int(q * (len(times) - 1))], 3) for q in (0.2, 0.5, 0.8)]
 
 
-def main() -> int:
-    """One row for each workload that is named."""
-    torch.set_num_threads(1)
-    failed = 0
-    for name in sys.argv[1:] or ["ad", "search", "lazada"]:
-        row = measure(name, RUNS)
-        if row is None:
-            print(f"{name}: the ways do not agree, no number", file=sys.stderr)
-            failed += 1
-            continue
-        print(json.dumps(row))
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-    return failed
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    torch.set_num_threads(1)
+    sys.exit(write_rows(lambda name: measure(name, RUNS), RESULTS))

@@ -11,7 +11,6 @@ it. Nothing is timed before both give the same, and few rows what the reference 
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ import torch
 
 from benchmarks.gpu.clock import Clock, copy_bandwidth
 from benchmarks.gpu.kernels import COPIES, counted
+from benchmarks.workload_rows import write_rows
 from colonnade.core.expr import Apply, Expr, Field
 from colonnade.core.fingerprint import fingerprints64
 from colonnade.core.ragged import Ragged
@@ -257,20 +257,5 @@ def _field(x: Any, batch: DeviceBatch, k: int, device: torch.device) -> Ragged:
     return Ragged(flat, offsets, weights)
 
 
-def main() -> int:
-    """One row for each workload that is named."""
-    failed = 0
-    for name in sys.argv[1:] or ["ad", "search", "lazada"]:
-        row = measure(name)
-        if row is None:
-            print(f"{name}: the ways do not agree, no number", file=sys.stderr)
-            failed += 1
-            continue
-        print(json.dumps(row))
-        with RESULTS.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-    return failed
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_rows(measure, RESULTS))

@@ -36,6 +36,11 @@ class Loops:
     def __getitem__(self, name: str) -> Loop:
         return self.loops[name]
 
+    def address(self, name: str) -> int:
+        """Where a loop lies, as a C function."""
+        result = self.results[name]
+        return int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
+
 
 def _sources() -> Iterator[Path]:
     yield Path(__file__)

@@ -42,9 +42,12 @@ class Flat:
     is_pooled: bool = True
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Layout:
-    """Segments with the numbers of their features. weighted: which features have weights."""
+    """Segments with the numbers of their features. weighted: which features have weights.
+
+    Facts: `read_layout` gives one object for a text, so that what is kept for a layout is found without reading it.
+    """
 
     segments: tuple[Segment, ...]
     features: tuple[int, ...]

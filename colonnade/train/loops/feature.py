@@ -27,7 +27,7 @@ FEATURE_BYTES = 96
 SUM, MEAN, SQRTN, MAX, NONE = range(5)
 POOLINGS = {"sum": SUM, "mean": MEAN, "sqrtn": SQRTN, "max": MAX, "none": NONE}
 ZERO, ONE = np.float32(0), np.float32(1)
-NEIGHBOURS, TILE = 16, 64
+NEIGHBOURS, TILE = 16, 256
 """Features and batch rows that are worked on together: what they read and write stays in the caches."""
 AHEAD = 16
 """Elements whose rows are asked for before they are used."""

@@ -8,10 +8,12 @@ embedding_dim.
 
 from __future__ import annotations
 
+from colonnade.backends.atomics import atomic_add
 from colonnade.backends.cpu.intrinsics import prefetch, scratch
 from colonnade.backends.cpu.rows import copy_row, max_rows, max_weighted, prefetch_row, scale_row
 from colonnade.backends.lanes import LANES, load_lanes, store_lanes
 from colonnade.backends.memory import inlined, kernel, load_f32, load_i32, load_i64, store_f32, store_i64
+from colonnade.train.loops import call as c
 from colonnade.train.loops import feature as w
 from colonnade.train.loops.blocks import sum_rows, sum_weighted
 from colonnade.train.loops.entry import entry
@@ -104,14 +106,20 @@ def _pool(feature: int, begin: int, end: int, batch: int, addresses: int) -> Non
 
 
 @entry
-def pool(features: int, begin: int, end: int, batch: int) -> int:
-    """Write the outputs of features `begin` to `end`; zeros for a batch row without elements.
+def pool(call: int) -> int:
+    """Write the outputs of a call's features; zeros for a batch row without elements. For any number of threads.
 
     Facts: neighbouring features write to neighbouring places, so that a few features are at work on a few batch rows.
     """
-    addresses = _addresses()
-    for first in range(begin, end, w.NEIGHBOURS):
-        for row in range(0, batch, w.TILE):
-            for f in range(first, min(first + w.NEIGHBOURS, end)):
-                _pool(features + w.FEATURE_BYTES * f, row, min(row + w.TILE, batch), batch, addresses)
-    return 0
+    addresses, batch, count = _addresses(), load_i64(call + c.BATCH), load_i64(call + c.FEATURES)
+    features, rows = load_i64(call + c.FIRST_FEATURE), load_i64(call + c.ITEM_ROWS)
+    chunks = (batch + rows - 1) // rows
+    while True:
+        item = atomic_add(call + c.NEXT, 1)
+        if item >= load_i64(call + c.ITEMS):
+            return 0
+        first, begin = w.NEIGHBOURS * (item // chunks), rows * (item % chunks)
+        end = min(begin + rows, batch)
+        for row in range(begin, end, w.TILE):
+            for f in range(first, min(first + w.NEIGHBOURS, count)):
+                _pool(features + w.FEATURE_BYTES * f, row, min(row + w.TILE, end), batch, addresses)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from colonnade.backends.atomics import atomic_add
 from colonnade.backends.cpu.intrinsics import prefetch
 from colonnade.backends.cpu.rows import prefetch_row
 from colonnade.backends.lanes import LANES, add_lanes, lanes, load_lanes, mul_lanes, store_lanes
 from colonnade.backends.memory import inlined, kernel, load_f32, load_i32, load_i64, load_u8, store_f32, store_u8
+from colonnade.train.loops import call as c
 from colonnade.train.loops import feature as w
 from colonnade.train.loops.blocks import add_to_rows, add_weighted
 from colonnade.train.loops.entry import entry
@@ -160,14 +162,25 @@ def _spread(feature: int, begin: int, end: int, batch: int, part: int, parts: in
             _back_weights(feature, start, stop - start, out, grad)
 
 
-@entry
-def spread(features: int, count: int, batch: int, part: int, parts: int, taken: int) -> int:
-    """Add the gradient of the outputs to those of the rows of a part.
-
-    taken: D bytes, overwritten.   Facts: part 0 writes the gradients of weights too.
-    """
+@kernel
+def _spread_part(call: int, part: int, parts: int) -> None:
+    features, count, batch = load_i64(call + c.FIRST_FEATURE), load_i64(call + c.FEATURES), load_i64(call + c.BATCH)
+    taken = load_i64(call + c.TAKEN) + load_i64(call + c.TAKEN_BYTES) * part
     for first in range(0, count, w.NEIGHBOURS):
         for row in range(0, batch, w.TILE):
             for f in range(first, min(first + w.NEIGHBOURS, count)):
                 _spread(features + w.FEATURE_BYTES * f, row, min(row + w.TILE, batch), batch, part, parts, taken)
-    return 0
+
+
+@entry
+def spread(call: int) -> int:
+    """Add the gradient of the outputs to those of the rows. For any number of threads: an item is a part of the rows.
+
+    Facts: part 0 writes the gradients of weights too.
+    """
+    parts = load_i64(call + c.ITEMS)
+    while True:
+        part = atomic_add(call + c.NEXT, 1)
+        if part >= parts:
+            return 0
+        _spread_part(call, part, parts)

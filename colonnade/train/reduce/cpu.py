@@ -13,12 +13,22 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from colonnade.backends import jobs
+from colonnade.backends.arena import Loans
 from colonnade.backends.memory import address_of
+from colonnade.backends.pool import POOL
 from colonnade.train.compiled import LOOPS
+from colonnade.train.loops import call as c
 from colonnade.train.loops import feature as w
 from colonnade.train.segments import LAYOUTS_KEPT, Layout
 
 Array = npt.NDArray[Any]
+PARALLEL_BYTES = 1 << 20
+"""So much is worth more than one thread."""
+ITEMS_A_THREAD = 4
+"""Parts of the batch rows that each thread has of the same features."""
+LEAST_LENT, MOST_LENT = 1 << 20, 8
+"""Bytes of a flat that is lent memory, and how many blocks a layout lends."""
 Batch = tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]
 """offsets: int64 [F, B + 1].   inverse: int32 [N].   weights: float32 [N]."""
 
@@ -28,6 +38,9 @@ class CpuPooling:
 
     def __init__(self, layout: Layout) -> None:
         self.layout, self.loops = layout, LOOPS.warm()
+        self._workers = {name: self.loops.address(name) for name in ("pool", "spread")}
+        self._helper = self.loops.address("helper")
+        self._room = Loans(lambda size: np.empty(size, np.uint8), MOST_LENT)
         segments = layout.segments
         places = [layout.places[s.output] for s in segments]
         self._features = np.array(layout.features, np.int64)
@@ -45,11 +58,18 @@ class CpuPooling:
         ):
             self._fixed[:, word // 8] = values
 
+    def empty(self, counts: Sequence[int]) -> list[torch.Tensor]:
+        """Memory for flats of so many numbers; that of large ones is used again when nothing refers to them."""
+        return [self._empty(count) for count in counts]
+
+    def _empty(self, count: int) -> torch.Tensor:
+        block = self._room.take(4 * count) if 4 * count >= LEAST_LENT else None
+        return torch.empty(count) if block is None else torch.from_numpy(block[: 4 * count].view(np.float32))
+
     def pool(self, batch: Batch, rows: Sequence[torch.Tensor], flats: Sequence[torch.Tensor]) -> None:
         """Write the outputs."""
         batch, rows = _plain(batch), [x.contiguous() for x in rows]
-        features = self._described(batch, rows, flats)
-        self.loops["pool"](address_of(features), 0, len(features), _batch(batch))
+        self._run("pool", self._described(batch, rows, flats), batch)
 
     def spread(
         self,
@@ -69,8 +89,31 @@ class CpuPooling:
         at = 0 if of_weights is None else of_weights.data_ptr()
         features[:, w.GRAD_WEIGHTS // 8] = np.where(features[:, w.WEIGHTS // 8] == 0, 0, at)
         features = features[np.array([g is not None for g in given], bool)[self._flats]]
-        taken = np.empty(max(self._dims, 1), np.uint8)
-        self.loops["spread"](address_of(features), len(features), _batch(batch), 0, 1, address_of(taken))
+        self._run("spread", features, batch)
+
+    def _run(self, loop: str, features: Array, batch: Batch) -> None:
+        """Run a loop on features, by as many threads as torch uses where there is enough to do."""
+        rows = _batch(batch)
+        threads = torch.get_num_threads() if 4 * self._dims * len(batch[1]) > PARALLEL_BYTES else 1
+        helpers = POOL.helpers(threads - 1, self._helper) if threads > 1 else 0
+        share = -(-rows // (ITEMS_A_THREAD * (helpers + 1)))
+        item_rows = max(w.TILE, share + -share % w.TILE)
+        blocks = -(-len(features) // w.NEIGHBOURS)
+        items = helpers + 1 if loop == "spread" else blocks * -(-rows // item_rows)
+        taken = np.empty((helpers + 1, max(self._dims, 1)), np.uint8)
+        call = np.zeros(c.CALL_BYTES // 8, np.int64)
+        for word, value in (
+            (c.ITEMS, items),
+            (c.FIRST_FEATURE, address_of(features)),
+            (c.FEATURES, len(features)),
+            (c.BATCH, rows),
+            (c.ITEM_ROWS, item_rows),
+            (c.TAKEN, address_of(taken)),
+            (c.TAKEN_BYTES, taken.shape[1]),
+            (jobs.WORK, self._workers[loop]),
+        ):
+            call[word // 8] = value
+        self.loops["run"](address_of(call), POOL.address, helpers)
 
     def _places(self, batch: Batch) -> Array:
         """Where each segment begins in its flat. Units: bytes."""

@@ -41,9 +41,9 @@ def pool(
     rows: float32 [U, D] each.   offsets: int64 [F, B + 1].   inverse: int32 [N].   weights: float32 [N].
     layout: the text of one.   sizes: elements of the features that are not pooled.
     """
-    found = read_layout(layout)
-    flats = _empty_flats(found, offsets, sizes)
-    cpu_pooling(found).pool((offsets, inverse, weights), rows, flats)
+    pooling = cpu_pooling(read_layout(layout))
+    flats = pooling.empty(_flat_sizes(pooling.layout, offsets.shape[1] - 1, sizes))
+    pooling.pool((offsets, inverse, weights), rows, flats)
     return flats
 
 

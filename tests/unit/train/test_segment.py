@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.core.pooling import pool
-from colonnade.train.reduce import ops
+from colonnade.train.reduce import cpu, ops
 from colonnade.train.reduce.segment import Elements, Segment, SegmentPlan, reference
 
 EPS = float(np.finfo(np.float32).eps)
@@ -147,11 +148,11 @@ class Tall:
 
 
 TALL = {
-    "one each": [1] * 150,
-    "one each but the last, none": [1] * 149 + [0],
-    "one each but two and none": [1] * 70 + [2, 0] + [1] * 60,
-    "one each, then many": [1] * 64 + [3, 0, 9, 10, 11, 17, 300] + [1] * 64,
-    "none": [0] * 70,
+    "one each": [1] * 600,
+    "one each but the last, none": [1] * 299 + [0],
+    "one each but two and none": [1] * 270 + [2, 0] + [1] * 60,
+    "one each, then many": [1] * 256 + [3, 0, 9, 10, 11, 17, 300] + [1] * 64,
+    "none": [0] * 270,
 }
 
 
@@ -182,6 +183,43 @@ def test_any_dim_and_many_batch_rows(pooling: str, dim: int, lengths: list[int])
         if weights is None and pooling not in ("none", "max"):
             exact_bits = pool(case.rows[case.elements.inverse.long()], case.numbers, None, pooling, len(lengths))
             assert torch.equal(out, exact_bits)
+
+
+@pytest.fixture
+def threads() -> Iterator[None]:
+    """Gives back the number of torch's threads."""
+    before = torch.get_num_threads()
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("threads")
+def test_any_number_of_threads_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cpu, "PARALLEL_BYTES", -1)
+    found = []
+    for count in (1, 2, 5):
+        torch.set_num_threads(count)
+        case = drawn(11, 150, 30)
+        rows = [x.requires_grad_() for x in case.rows]
+        weights = case.weights.requires_grad_()
+        outputs = SegmentPlan(case.segments, case.widths).run(case.elements, weights, rows)
+        sum(x.square().sum() for x in outputs).backward()
+        found.append([*outputs, *(x.grad for x in rows), weights.grad])
+    assert all(torch.equal(a, b) for other in found[1:] for a, b in zip(found[0], other, strict=True))
+
+
+def test_outputs_that_are_kept_stay_and_their_memory_comes_back() -> None:
+    case = Tall.of("sum", 100, [2] * 3000)
+    assert cpu.LEAST_LENT < 4 * 100 * 3000
+    first = case.run()[0]
+    before = first.clone()
+    case.rows += 1
+    second = case.run()[0]
+    assert torch.equal(first, before) and not torch.equal(first, second)
+    assert first.data_ptr() != second.data_ptr()
+    place = second.data_ptr()
+    del second
+    assert case.run()[0].data_ptr() == place
 
 
 def test_the_same_bits_twice() -> None:
