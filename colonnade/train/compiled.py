@@ -28,18 +28,14 @@ ELSEWHERE = (atomics, jobs, lanes, memory, intrinsics, pooled_rows)
 
 @dataclass(frozen=True)
 class Loops:
-    """The loops in memory, by name. results: keep the code alive."""
+    """The loops in memory, by name. addresses: of each as a C function.   results: keep the code alive."""
 
     loops: Mapping[str, Loop]
+    addresses: Mapping[str, int]
     results: Mapping[str, Any]
 
     def __getitem__(self, name: str) -> Loop:
         return self.loops[name]
-
-    def address(self, name: str) -> int:
-        """Where a loop lies, as a C function."""
-        result = self.results[name]
-        return int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
 
 
 def _sources() -> Iterator[Path]:
@@ -60,7 +56,11 @@ def _results() -> Results:
 
 
 def _loops(results: Results) -> Loops:
-    return Loops({name: result.entry_point for name, result in results.items()}, results)
+    addresses = {
+        name: int(result.library.get_pointer_to_function(result.fndesc.llvm_cfunc_wrapper_name))
+        for name, result in results.items()
+    }
+    return Loops({name: result.entry_point for name, result in results.items()}, addresses, results)
 
 
 LOOPS = CodeCache("train", "the loops of training", _sources, _results, _loops)

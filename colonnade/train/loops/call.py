@@ -19,5 +19,5 @@ TAKEN_BYTES = 56
 # At WORK of jobs.py (144) lies the address of what each thread runs.
 CALL_BYTES = 152
 
-add_entry("run", jobs.run)
-add_entry("helper", jobs.helper)
+add_entry("run_call", jobs.run)
+add_entry("help_call", jobs.helper)

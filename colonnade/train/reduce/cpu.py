@@ -38,8 +38,6 @@ class CpuPooling:
 
     def __init__(self, layout: Layout) -> None:
         self.layout, self.loops = layout, LOOPS.warm()
-        self._workers = {name: self.loops.address(name) for name in ("pool", "spread")}
-        self._helper = self.loops.address("helper")
         self._room = Loans(lambda size: np.empty(size, np.uint8), MOST_LENT)
         segments = layout.segments
         places = [layout.places[s.output] for s in segments]
@@ -95,7 +93,7 @@ class CpuPooling:
         """Run a loop on features, by as many threads as torch uses where there is enough to do."""
         rows = _batch(batch)
         threads = torch.get_num_threads() if 4 * self._dims * len(batch[1]) > PARALLEL_BYTES else 1
-        helpers = POOL.helpers(threads - 1, self._helper) if threads > 1 else 0
+        helpers = POOL.helpers(threads - 1, self.loops.addresses["help_call"]) if threads > 1 else 0
         share = -(-rows // (ITEMS_A_THREAD * (helpers + 1)))
         item_rows = max(w.TILE, share + -share % w.TILE)
         blocks = -(-len(features) // w.NEIGHBOURS)
@@ -110,10 +108,10 @@ class CpuPooling:
             (c.ITEM_ROWS, item_rows),
             (c.TAKEN, address_of(taken)),
             (c.TAKEN_BYTES, taken.shape[1]),
-            (jobs.WORK, self._workers[loop]),
+            (jobs.WORK, self.loops.addresses[loop]),
         ):
             call[word // 8] = value
-        self.loops["run"](address_of(call), POOL.address, helpers)
+        self.loops["run_call"](address_of(call), POOL.address, helpers)
 
     def _places(self, batch: Batch) -> Array:
         """Where each segment begins in its flat. Units: bytes."""
