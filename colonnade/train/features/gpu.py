@@ -45,12 +45,11 @@ from colonnade.train.features.device_join import Join
 from colonnade.train.features.device_views import Views
 from colonnade.train.features.placed import Ends, Placer
 from colonnade.train.features.reference import ReferenceTransform
+from colonnade.train.features.room import SLACK, Room
 from colonnade.train.features.transformed import LookedUp, Transformed
 from colonnade.train.ids import PackedIds
 
 Array = npt.NDArray[Any]
-SLACK = 1.125
-"""How much more room than the largest batch so far needed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,7 +88,7 @@ class GpuTransform:
         self._kernels = [getattr(module, launch.name) for launch in self.launches.launches]
         self._views = Views(self.plan)
         self._placer = Placer(self._specs, len(self._specs))
-        self._known: dict[Expr, int] = {}
+        self._room = Room(self.plan.nodes)
         self._ends_of = Ends(self.device)
         self._work = torch.zeros(2, dtype=torch.int64, device=self.device)
         self._last: tuple[Array, torch.Tensor] | None = None
@@ -128,7 +127,7 @@ class GpuTransform:
                 self._check_width(batch, x, spec.width)
         table = placed.words[: len(self._specs)]
         counts, bags = (table[:, word // 8].tolist() for word in (COUNT, BAGS))
-        arranged = self._arranger.arrange(counts, bags, placed.rows, self._known)
+        arranged = self._arranger.arrange(counts, bags, placed.rows, self._room.counts)
         num_header = 8 * (len(self.launches.words) + len(arranged.programs))
         packing = Packing(self._specs, placed, num_header)
         block = torch.empty(packing.num_bytes, dtype=torch.uint8, device=self.device)
@@ -156,7 +155,7 @@ class GpuTransform:
 
     def _with_header(self, batch: Mapping[str, Any], held: Held) -> DeviceBatch:
         counts, bags = held.words[:, w.COUNT].tolist(), held.words[:, w.BAGS].tolist()
-        arranged = self._arranger.arrange(counts, bags, held.rows, self._known)
+        arranged = self._arranger.arrange(counts, bags, held.rows, self._room.counts)
         words = self._arranger.header(arranged, held.words)
         if self._last is None or not np.array_equal(self._last[0], words):
             host = self._staging(8 * len(words)).view(torch.int64)
@@ -227,12 +226,11 @@ class GpuTransform:
             head = out[: arranged.flags.begin // 8 + arranged.flags.count].cpu().numpy()
             if head[arranged.flags.begin // 8 :].any():
                 self._refuse(batch)
-            found: dict[Expr, int] = dict(zip(self.plan.nodes, head[0:num:2].tolist(), strict=True))
-            first = len(self._specs)
-            if all(n <= arranged.counts[first + k] for k, n in enumerate(found.values())):
+            found = head[0:num:2]
+            if (found <= np.array(arranged.counts[len(self._specs) :], np.int64)).all():
+                self._room.note(found)
                 return batch.held, arranged, out, head[:num].reshape(-1, 2)
-            for node, count in found.items():
-                self._known[node] = max(self._known.get(node, 0), int(SLACK * count))
+            self._room.grow(found)
             batch = self._with_header(batch.source, batch.held)
             out = self._launch(batch)
 
