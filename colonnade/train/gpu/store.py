@@ -5,7 +5,8 @@ Legend: U distinct keys; D embedding_dim; S numbers of state of a row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -153,28 +154,35 @@ class Store:
         buckets = self._buckets(more)
         taken = blocks * (block_bytes + 8) + 8 * BUCKET * buckets
         self.budget.take(taken, self.name)
-        try:
+        with self._taken(taken):
             memory = torch.empty(blocks * block_bytes, dtype=torch.uint8, device=self.device)
+            starts = [*self._starts, *(memory.data_ptr() + block_bytes * block for block in range(blocks))]
+            places = torch.tensor(starts, dtype=torch.int64, device=self.device) if blocks else self._blocks
             slots = self._zeros(BUCKET * buckets)
-        except RuntimeError as error:
-            self.budget.used -= taken
-            if not is_exhausted(error):
-                raise
-            raise BudgetError(
-                "the device has too little memory for tables",
-                where=self.name,
-                got=f"{taken:,} bytes more wanted",
-                help="evict rows, admit fewer ids, or leave tables on the CPU",
-            ) from error
         if blocks:
             self._memory.append(memory)
-            self._starts += [memory.data_ptr() + block_bytes * block for block in range(blocks)]
-            self._blocks = torch.tensor(self._starts, dtype=torch.int64, device=self.device)
+            self._starts, self._blocks = starts, places
         self.moves += 1
         if buckets:
             self.budget.used -= self._slots.nbytes
             self._slots = slots
             self._rehash()
+
+    @contextmanager
+    def _taken(self, size: int) -> Iterator[None]:
+        """Bytes that the budget gave, and the device may refuse: they are then given back. Errors: BudgetError."""
+        try:
+            yield
+        except RuntimeError as error:
+            self.budget.used -= size
+            if not is_exhausted(error):
+                raise
+            raise BudgetError(
+                "the device has too little memory for tables",
+                where=self.name,
+                got=f"{size:,} bytes more wanted",
+                help="evict rows, admit fewer ids, or leave tables on the CPU",
+            ) from error
 
     def _buckets(self, more: int) -> int:
         """How many there must be; 0: those there are."""
@@ -299,7 +307,7 @@ class Store:
         return out
 
     def remove(self, rows: Rows) -> None:
-        """Free rows, which are distinct."""
+        """Free rows, which are distinct. Errors: BudgetError where the device has no memory to list them."""
         if len(rows) == 0:
             return
         self._list_free(len(rows))
@@ -322,7 +330,9 @@ class Store:
             self._measure()
             wanted = self._most_free + more
         if wanted > len(self._free):
-            self._lengthen(min(wanted + wanted // 2, self._capacity))
+            size = min(wanted + wanted // 2, self._capacity)
+            self.budget.used += 8 * (size - len(self._free))  # whoever removes rows is not refused by a budget
+            self._lengthen(size)
 
     @property
     def lists_all(self) -> bool:
@@ -330,8 +340,9 @@ class Store:
         return len(self._free) >= self._capacity
 
     def list_all(self) -> None:
-        """Make this room."""
+        """Make this room. Errors: BudgetError."""
         if not self.lists_all:
+            self.budget.take(8 * (self._capacity - len(self._free)), self.name)
             self._lengthen(self._capacity)
 
     @property
@@ -339,8 +350,8 @@ class Store:
         return len(self._starts) << self._shift
 
     def _lengthen(self, size: int) -> None:
-        longer = self._zeros(size)
-        self.budget.used += longer.nbytes - self._free.nbytes
+        with self._taken(8 * (size - len(self._free))):
+            longer = self._zeros(size)
         longer[: len(self._free)] = self._free
         self._free = longer
         self.moves += 1
