@@ -15,6 +15,7 @@ import torch
 from colonnade.backends.memory import address_of
 from colonnade.train.compiled import LOOPS
 from colonnade.train.initializers import Uniform
+from colonnade.train.loops.share import COUNT
 from colonnade.train.loops.update import NUM_SCALARS
 from colonnade.train.optimizers import Adagrad
 from colonnade.train.reduce.cpu import cpu_pooling
@@ -85,6 +86,24 @@ def find(count: int) -> Case:
     return Case(lambda: store.find(keys), lambda: torch.searchsorted(listed, wanted), agree, count)
 
 
+def look_up(count: int) -> Case:
+    """What a step does with ids that all have a row: find it, note the step, read its values."""
+    ids, store = _ids(count, count), _store()
+    keys = store.keys(0, ids)
+    rows = store.find(keys)[0]
+    store.insert(keys, rows)
+    keys = keys.take(np.random.default_rng(1).permutation(count))
+    order, wanted = np.argsort(ids), torch.from_numpy(keys.ids)
+    listed, values = torch.from_numpy(ids[order]), torch.from_numpy(store.gather(keys, rows[order]))
+
+    def theirs() -> torch.Tensor:
+        return values[torch.searchsorted(listed, wanted)]
+
+    return Case(
+        lambda: store.look_up(keys, 1), theirs, lambda: np.array_equal(store.look_up(keys, 1)[1], theirs()), count
+    )
+
+
 def _bags(count: int) -> tuple[SegmentPlan, Elements, torch.Tensor]:
     rng = np.random.default_rng(0)
     inverse = np.minimum(rng.zipf(1.3, count) - 1, 99_999).astype(np.int32)
@@ -144,13 +163,13 @@ def adagrad(count: int) -> Case:
     chosen, grads = rows[order], torch.randn(count, DIM)
     scalars = np.zeros((1, NUM_SCALARS), np.float32)
     scalars[0, :3] = Adagrad(RATE).scalars(1, RATE)
-    update, other = LOOPS.warm()["adagrad"], torch.optim.Adagrad([weight], RATE)
+    loops, other = LOOPS.warm(), torch.optim.Adagrad([weight], RATE)
     places = torch.from_numpy(order)
     weight.grad = torch.sparse_coo_tensor(places[None], grads, weight.shape, check_invariants=False).coalesce()
 
     def ours() -> Any:
         at = (address_of(chosen), address_of(keys.tables), grads.data_ptr())
-        return update(store.at, *at, count, address_of(scalars))
+        return loops.share("adagrad", (store.at, *at, count, address_of(scalars)), (0, 8, 8, 4 * DIM, COUNT, 0))
 
     def agree() -> bool:
         ours()
@@ -163,6 +182,7 @@ def adagrad(count: int) -> Case:
 CASES: dict[str, Callable[[int], Case]] = {
     "unique": unique,
     "find": find,
+    "look_up": look_up,
     "pool": pool,
     "merge": merge,
     "adagrad": adagrad,

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
 from numba import types
 
 from colonnade.backends import atomics, jobs, lanes, memory
 from colonnade.backends.code_cache import CodeCache, Results
 from colonnade.backends.cpu import intrinsics
 from colonnade.backends.cpu import rows as pooled_rows
+from colonnade.backends.memory import address_of
+from colonnade.backends.pool import POOL
 from colonnade.train import loops, optimizers
-from colonnade.train.loops import join, lookup, rows, segment, slots, spread, unique, update
+from colonnade.train.loops import join, lookup, rows, segment, share, slots, spread, unique, update
 from colonnade.train.loops.entry import ENTRIES
 
 Loop = Callable[..., int]
 
-PARTS = (slots, rows, lookup, join, unique, segment, spread, update, optimizers)
+SHARED_ROWS = 8192
+"""Rows from which on helpers give more than they cost."""
+
+PARTS = (share, slots, rows, lookup, join, unique, segment, spread, update, optimizers)
 """The files that hold loops that Python calls: importing them registers these."""
 ELSEWHERE = (atomics, jobs, lanes, memory, intrinsics, pooled_rows)
 """Other modules that compiled functions or numbers in them come from."""
@@ -36,6 +43,22 @@ class Loops:
 
     def __getitem__(self, name: str) -> Loop:
         return self.loops[name]
+
+    def share(self, name: str, operands: Sequence[int], strides: Sequence[int]) -> int:
+        """Run a loop, of many rows by as many threads as torch takes. strides: see `loops/share.py`."""
+        rows, threads = operands[strides.index(share.COUNT)], torch.get_num_threads()
+        if threads == 1 or rows < SHARED_ROWS:
+            return self.loops[name](*operands)
+        words = np.zeros(share.CALL_WORDS + 2 * len(operands), np.int64)
+        values = words[share.CALL_WORDS :]
+        values[:] = *operands, *strides
+        words[share.FUNCTION // 8], words[share.ROWS // 8] = self.addresses[name], rows
+        words[share.VALUES // 8] = address_of(values)
+        words[share.STRIDES // 8] = address_of(values) + 8 * len(operands)
+        words[jobs.WORK // 8] = self.addresses[f"share_{len(operands)}"]
+        helpers = POOL.helpers(threads - 1, self.addresses["helper"])
+        self.loops["run"](address_of(words), POOL.address, helpers)
+        return int(words[share.RESULT // 8])
 
 
 def _sources() -> Iterator[Path]:

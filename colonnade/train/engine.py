@@ -15,7 +15,7 @@ import torch
 
 from colonnade.core.fork import Lock
 from colonnade.core.ragged import Ragged
-from colonnade.errors import BudgetError, GradientError, OptionError, listed
+from colonnade.errors import GradientError, OptionError, listed
 from colonnade.train.engine_state import SETTINGS, load_group, moved, saved_group
 from colonnade.train.gradients import GradientPolicy
 from colonnade.train.ids import PackedIds, check, pack
@@ -272,21 +272,31 @@ class EmbeddingEngine(torch.nn.Module):
         return self
 
     def _move(self, device: torch.device) -> None:
-        """Errors: BudgetError; tables that have moved by then stay where they are."""
+        """Errors: BudgetError. Whatever ends a move, tables that have moved by then stay where they are."""
         for g, group in enumerate(self.groups):
             place = place_of(group.configs[0], device)
             if place == group.device:
                 continue
-            taken = group.bytes
-            self.budget.used -= taken
+            used, made = self.budget.used, None
+            self.budget.used -= group.bytes
             try:
-                self.groups[g] = moved(group, self.seed, self.budget, place)
-            except BudgetError:
-                self.budget.used += taken
-                raise
+                made = moved(group, self.seed, self.budget, place)
             finally:
-                self._lookups = Lookups(self.groups, self._members, self._numbers)
+                if made is None:
+                    self.budget.used = used
+            self.groups[g] = made
+            self._lookups = Lookups(self.groups, self._members, self._numbers)
         self.device = device
+
+    # --- copies -----------------------------------------------------------------------------------------------------
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What a copy, or a pickle, is made of: what the engine was made with, and its state. See `Made`."""
+        given = (self.features, self.outputs)
+        named = {"seed": self.seed, "gradients": self.gradients, "evict_every": self.evict_every}
+        frozen = [c.name for group in self.groups for n, c in enumerate(group.configs) if group.frozen[n]]
+        state = {name: tensor.detach().cpu() for name, tensor in self.state_dict().items()}
+        made = Made(type(self), given, {**named, "budget": self.budget.most}, str(self.device), frozen, self.training)
+        return _made_again, (made, state)
 
     # --- state ------------------------------------------------------------------------------------------------------
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
@@ -323,6 +333,27 @@ class EmbeddingEngine(torch.nn.Module):
         for plan in plans:
             plan.run()
         self.steps = int(steps)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What an engine was made with. frozen: names of tables."""
+
+    kind: type[EmbeddingEngine]
+    given: tuple[Any, ...]
+    named: Mapping[str, Any]
+    device: str
+    frozen: Sequence[str]
+    training: bool
+
+
+def _made_again(made: Made, state: Mapping[str, torch.Tensor]) -> EmbeddingEngine:
+    """An engine like the one that was; it has learned nothing since the last step, and has no hooks."""
+    engine = made.kind(*made.given, **made.named).to(made.device).train(made.training)
+    for name in engine._places:
+        engine.freeze(name, name in made.frozen)
+    engine.load_state_dict(state)
+    return engine
 
 
 def _grouped(features: Sequence[EmbeddingFeature]) -> list[list[TableConfig]]:

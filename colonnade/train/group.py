@@ -19,6 +19,7 @@ from colonnade.train.admission import Admitter
 from colonnade.train.compiled import LOOPS, Loops
 from colonnade.train.fresh import fresh_of, group_name
 from colonnade.train.gradients import GradientPolicy
+from colonnade.train.loops.share import COUNT
 from colonnade.train.optimizers.optimizer import LARGEST
 from colonnade.train.reduce.unique import Unique
 from colonnade.train.step_numbers import StepNumbers
@@ -215,7 +216,8 @@ class TableGroup:
             self.store.layout.embedding_dim,
             np.array([LARGEST if limited else self.configs[0].optimizer.most], np.float32),
         )
-        self._loops["too_large"](grads.data_ptr(), len(bad), dim, address_of(most), address_of(bad.view(np.uint8)))
+        operands = (grads.data_ptr(), len(bad), dim, address_of(most), address_of(bad.view(np.uint8)))
+        self._loops.share("too_large", operands, (4 * dim, COUNT, 0, 0, 1))
         return bad & (rows >= 0)
 
     def refused(self, update: Update) -> Iterator[str]:
@@ -232,10 +234,11 @@ class TableGroup:
         changed = np.bincount(tables, minlength=len(self.configs)) > 0
         self.updates += changed
         scalars = self._numbers.of(self.updates, changed, step)
-        loop = self._loops[self.configs[0].optimizer.loop]
         grads = update.grads.contiguous()
         at = (address_of(update.rows), address_of(update.tables), grads.data_ptr())
-        loop(self.store.at, *at, len(update.rows), address_of(scalars))
+        operands = (self.store.at, *at, len(update.rows), address_of(scalars))
+        strides = (0, 8, 8, 4 * self.store.layout.embedding_dim, COUNT, 0)
+        self._loops.share(self.configs[0].optimizer.loop, operands, strides)
 
     # --- eviction ---------------------------------------------------------------------------------------------------
     def evict(self, step: int) -> dict[str, int]:

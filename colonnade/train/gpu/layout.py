@@ -8,7 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from colonnade.train.loops import words as w
-from colonnade.train.tables.layout import ALIGNMENT, Layout
+from colonnade.train.tables.layout import Layout
+
+ALIGNMENT = 16
 
 ID, TABLE, STEP, VALUES = 0, 8, 12, 16
 """int64; int32, -1 where the row is free; int32; then the values."""

@@ -1,4 +1,4 @@
-"""Distinct keys to their rows' values, block by block: each row is read once, while it is near.
+"""Distinct keys to their rows' values: each row is read once, when its memory has come.
 
 Legend: `store` is the address of a store's words; U distinct keys; `rows` is int64 [U], -1: no row; D embedding_dim.
 """
@@ -7,19 +7,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from colonnade.backends.cpu.intrinsics import prefetch
 from colonnade.backends.lanes import LANES, load_lanes, store_lanes
-from colonnade.backends.memory import inlined, load_f64, load_i32, load_i64, load_u64, store_f32, store_i64
+from colonnade.backends.memory import inlined, load_f64, load_i32, load_i64, store_f32, store_i32, store_i64
 from colonnade.train.loops import words as w
 from colonnade.train.loops.entry import entry
-from colonnade.train.loops.rows import AHEAD, load_value, prefetch_row
-from colonnade.train.loops.slots import ABREAST, BITS, EMPTY, next_like, row_at, row_in, search, table_at
+from colonnade.train.loops.rows import load_value, prefetch_values
+from colonnade.train.loops.slots import AHEAD, foresee, row_at, settled, table_at
 
 
 @inlined
 def _copy(store: int, at: int, out: int) -> None:
     """The values of a row as float32."""
-    dim, form, values, k = load_i64(store + w.DIM), load_i64(store + w.FORM), at + w.VALUES, 0
+    dim, form, values, k = load_i64(store + w.DIM), load_i64(store + w.FORM), at + load_i64(store + w.VALUES), 0
     if form == w.FLOAT32:
         while k + LANES <= dim:
             store_lanes(out + 4 * k, load_lanes(values + 4 * k))
@@ -44,7 +43,7 @@ def _read(store: int, row: int, table: int, count: int, step: int, out: int) -> 
         return
     at = row_at(store, row)
     if step >= 0:
-        store_i64(at + w.STEP, step)
+        store_i32(at + w.STEP, np.int32(step))
         store_i64(at + w.COUNT, load_i64(at + w.COUNT) + count)
     _copy(store, at, out)
 
@@ -57,27 +56,14 @@ def look_up(
 
     hashes: uint64 [U].   tables, ids: int64 [U].   counts: int32 [U].   rows: written.   out: float32 [U, D], written.
     """
-    slots, mask, missing = load_i64(store + w.SLOTS), load_i64(store + w.MASK), 0
-    size = 4 * load_i64(store + w.DIM)
-    for start in range(0, count, ABREAST):
-        end = min(start + ABREAST, count)
-        for u in range(start, end):
-            prefetch(slots + 8 * (np.int64(load_u64(hashes + 8 * u)) & mask))
-        for u in range(start, end):
-            h = load_u64(hashes + 8 * u)
-            at = next_like(slots, mask, np.int64(h) & mask, h >> BITS)
-            slot = load_u64(slots + 8 * at)
-            store_i64(rows + 8 * u, at if slot != EMPTY else -1)
-            if slot != EMPTY:
-                prefetch_row(store, row_in(slot))
-        for u in range(start, end):
-            at, table = load_i64(rows + 8 * u), load_i64(tables + 8 * u)
-            if at >= 0:
-                at = search(store, at, load_u64(hashes + 8 * u) >> BITS, table, load_i64(ids + 8 * u))
-            row = at if at < 0 else row_in(load_u64(slots + 8 * at))
+    missing, size, near = 0, 4 * load_i64(store + w.DIM), load_i64(store + w.STATES)
+    for v in range(count + 2 * AHEAD):
+        foresee(store, hashes, rows, v, count, near)
+        u = v - 2 * AHEAD
+        if u >= 0:
+            row = settled(store, hashes, tables, ids, rows, u)
             missing += 1 if row < 0 else 0
-            store_i64(rows + 8 * u, row)
-            _read(store, row, table, load_i32(counts + 4 * u), step, out + size * u)
+            _read(store, row, load_i64(tables + 8 * u), load_i32(counts + 4 * u), step, out + size * u)
     return missing
 
 
@@ -87,7 +73,7 @@ def read_rows(store: int, rows: int, tables: int, counts: int, chosen: int, coun
     size = 4 * load_i64(store + w.DIM)
     for i in range(count):
         if i + AHEAD < count:
-            prefetch_row(store, load_i64(rows + 8 * load_i64(chosen + 8 * (i + AHEAD))))
+            prefetch_values(store, load_i64(rows + 8 * load_i64(chosen + 8 * (i + AHEAD))))
         u = load_i64(chosen + 8 * i)
         row, table = load_i64(rows + 8 * u), load_i64(tables + 8 * u)
         _read(store, row, table, load_i32(counts + 4 * u), step, out + size * u)

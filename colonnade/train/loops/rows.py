@@ -19,6 +19,7 @@ from colonnade.backends.memory import (
     load_u8,
     load_u64,
     store_f32,
+    store_i32,
     store_i64,
     store_u8,
 )
@@ -26,10 +27,18 @@ from colonnade.train.loops import words as w
 from colonnade.train.loops.entry import entry
 from colonnade.train.loops.narrow import store_bf16, store_f16
 from colonnade.train.loops.philox import draw_four
-from colonnade.train.loops.slots import hash_of, publish, row_at, table_at, withdraw
-
-AHEAD = 16
-LINE = 64
+from colonnade.train.loops.slots import (
+    AHEAD,
+    BITS,
+    U64,
+    hash_of,
+    home_of,
+    prefetch_lines,
+    publish,
+    row_at,
+    table_at,
+    withdraw,
+)
 
 
 @inlined
@@ -52,38 +61,44 @@ def store_value(form: int, values: int, k: int, x: np.float32) -> None:
 
 
 @inlined
-def prefetch_lines(at: int, size: int) -> None:
-    """Ask for up to four cache lines from an address on. Facts: in a loop, each row would end in a wrong guess."""
-    prefetch(at)
-    if size > LINE:
-        prefetch(at + LINE)
-    if size > 2 * LINE:
-        prefetch(at + 2 * LINE)
-    if size > 3 * LINE:
-        prefetch(at + 3 * LINE)
+def prefetch_values(store: int, row: int) -> None:
+    """Begin to read a row up to the end of its values."""
+    if row >= 0:
+        prefetch_lines(row_at(store, row), load_i64(store + w.STATES))
 
 
 @inlined
-def prefetch_row(store: int, row: int) -> None:
-    """Begin to read a row, its first four cache lines."""
+def prefetch_learned(store: int, row: int) -> None:
+    """Begin to read a row's values and state."""
     if row >= 0:
-        prefetch_lines(row_at(store, row), load_i64(store + w.ROW_BYTES))
+        values = load_i64(store + w.VALUES)
+        prefetch_lines(row_at(store, row) + values, load_i64(store + w.ROW_BYTES) - values)
 
 
 @inlined
 def _take_row(store: int) -> int:
-    free = load_i64(store + w.NUM_FREE)
-    if free > 0:
-        store_i64(store + w.NUM_FREE, free - 1)
-        return load_i64(load_i64(store + w.FREE) + 8 * (free - 1))
+    row = load_i64(store + w.FREE)
+    if row >= 0:
+        before = load_i64(row_at(store, row) + w.ID)
+        if before >= 0:
+            prefetch(row_at(store, before))
+        store_i64(store + w.FREE, before)
+        store_i64(store + w.NUM_FREE, load_i64(store + w.NUM_FREE) - 1)
+        return row
     row = load_i64(store + w.NUM_ROWS)
     store_i64(store + w.NUM_ROWS, row + 1)
     return row
 
 
+@inlined
+def _hash(store: int, table: int, id_: int) -> np.uint64:
+    """The hash of a key."""
+    return hash_of(load_u64(table_at(store, table) + w.HASH_KEY), id_)
+
+
 @kernel
 def _fill(store: int, at: int, table: int, id_: int) -> None:
-    form, values, dim = load_i64(store + w.FORM), at + w.VALUES, load_i64(store + w.DIM)
+    form, values, dim = load_i64(store + w.FORM), at + load_i64(store + w.VALUES), load_i64(store + w.DIM)
     for start in range(0, dim, 4):
         four = draw_four(table, id_, start >> 2)
         for k in range(start, min(start + 4, dim)):
@@ -99,19 +114,22 @@ def insert(store: int, tables: int, ids: int, count: int, wanted: int, rows: int
 
     wanted: uint8 [U].   rows: those of new rows are written.   Facts: the keys are distinct; there is room.
     """
-    made = 0
+    made, slots = 0, load_i64(store + w.SLOTS)
     for u in range(count):
+        if u + AHEAD < count:
+            ahead = u + AHEAD
+            prefetch(slots + 8 * home_of(store, _hash(store, load_i64(tables + 8 * ahead), load_i64(ids + 8 * ahead))))
         if load_i64(rows + 8 * u) >= 0 or load_u8(wanted + u) == 0:
             continue
         number, id_ = load_i64(tables + 8 * u), load_i64(ids + 8 * u)
         table, row = table_at(store, number), _take_row(store)
         at = row_at(store, row)
         _fill(store, at, table, id_)
-        store_i64(at + w.STEP, step)
+        store_i32(at + w.STEP, np.int32(step))
         store_i64(at + w.COUNT, 0)
         store_i64(at + w.ID, id_)
-        store_i64(at + w.TABLE, number)
-        publish(store, hash_of(load_u64(table + w.HASH_KEY), id_), row)
+        store_i32(at + w.TABLE, np.int32(number))
+        publish(store, (_hash(store, number, id_) >> BITS << BITS) | U64(row + 1))
         store_i64(table + w.LIVE, load_i64(table + w.LIVE) + 1)
         store_i64(rows + 8 * u, row)
         made += 1
@@ -120,17 +138,24 @@ def insert(store: int, tables: int, ids: int, count: int, wanted: int, rows: int
 
 @entry
 def remove(store: int, rows: int, count: int) -> int:
-    """Free rows. Facts: they are distinct, and there is room in the list of free ones."""
+    """Free rows. Facts: they are distinct."""
+    slots = load_i64(store + w.SLOTS)
     for i in range(count):
+        if i + 2 * AHEAD < count:
+            prefetch(row_at(store, load_i64(rows + 8 * (i + 2 * AHEAD))))
+        if i + AHEAD < count:
+            ahead = row_at(store, load_i64(rows + 8 * (i + AHEAD)))
+            prefetch(slots + 8 * home_of(store, _hash(store, load_i32(ahead + w.TABLE), load_i64(ahead + w.ID))))
         row = load_i64(rows + 8 * i)
         at = row_at(store, row)
-        withdraw(store, row)
-        table = table_at(store, load_i64(at + w.TABLE))
+        number = load_i32(at + w.TABLE)
+        withdraw(store, _hash(store, number, load_i64(at + w.ID)), row)
+        table = table_at(store, number)
         store_i64(table + w.LIVE, load_i64(table + w.LIVE) - 1)
-        store_i64(at + w.TABLE, -1)
-        free = load_i64(store + w.NUM_FREE)
-        store_i64(load_i64(store + w.FREE) + 8 * free, row)
-        store_i64(store + w.NUM_FREE, free + 1)
+        store_i32(at + w.TABLE, np.int32(-1))
+        store_i64(at + w.ID, load_i64(store + w.FREE))
+        store_i64(store + w.FREE, row)
+        store_i64(store + w.NUM_FREE, load_i64(store + w.NUM_FREE) + 1)
     return 0
 
 
@@ -145,7 +170,7 @@ def touch(store: int, rows: int, counts: int, count: int, step: int) -> int:
         row = load_i64(rows + 8 * u)
         if row >= 0:
             at = row_at(store, row)
-            store_i64(at + w.STEP, step)
+            store_i32(at + w.STEP, np.int32(step))
             store_i64(at + w.COUNT, load_i64(at + w.COUNT) + load_i32(counts + 4 * u))
     return 0
 
@@ -156,14 +181,14 @@ def gather(store: int, rows: int, tables: int, count: int, out: int) -> int:
     dim, form = load_i64(store + w.DIM), load_i64(store + w.FORM)
     for u in range(count):
         if u + AHEAD < count:
-            prefetch_row(store, load_i64(rows + 8 * (u + AHEAD)))
+            prefetch_values(store, load_i64(rows + 8 * (u + AHEAD)))
         row, to = load_i64(rows + 8 * u), out + 4 * dim * u
         if row < 0:
             default = np.float32(load_f64(table_at(store, load_i64(tables + 8 * u)) + w.DEFAULT))
             for k in range(dim):
                 store_f32(to + 4 * k, default)
             continue
-        values, k = row_at(store, row) + w.VALUES, 0
+        values, k = row_at(store, row) + load_i64(store + w.VALUES), 0
         if form == w.FLOAT32:
             while k + LANES <= dim:
                 store_lanes(to + 4 * k, load_lanes(values + 4 * k))
@@ -199,7 +224,7 @@ def rows_of(store: int, table: int, out: int) -> int:
     """The rows of a table, in their order; gives how many."""
     found = 0
     for row in range(load_i64(store + w.NUM_ROWS)):
-        if load_i64(row_at(store, row) + w.TABLE) == table:
+        if load_i32(row_at(store, row) + w.TABLE) == table:
             store_i64(out + 8 * found, row)
             found += 1
     return found

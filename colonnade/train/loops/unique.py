@@ -14,7 +14,7 @@ from colonnade.backends.cpu.intrinsics import prefetch, scratch
 from colonnade.backends.memory import inlined, load_i32, load_i64, load_u64, store_i32, store_i64, store_u64
 from colonnade.train.loops import words as w
 from colonnade.train.loops.entry import entry
-from colonnade.train.loops.slots import ABREAST, hash_of, table_at
+from colonnade.train.loops.slots import hash_of, table_at
 
 # A feature.
 TABLE = 0
@@ -25,6 +25,8 @@ MASK = 32  # the number of slots of its table less one: at least twice as many a
 UNIQUE_BYTES = 40
 
 SLOT_BYTES = 4
+ABREAST = 32
+"""Ids whose memory is asked for before the first of them is looked at."""
 CACHED = 1 << 13
 """So many slots stay in the nearest cache: nothing has to be asked for ahead."""
 

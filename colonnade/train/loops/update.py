@@ -15,8 +15,8 @@ from colonnade.backends.lanes import LANES
 from colonnade.backends.memory import kernel, load_f32, load_i64, store_f32, store_u8
 from colonnade.train.loops import words as w
 from colonnade.train.loops.entry import add_entry, entry
-from colonnade.train.loops.rows import AHEAD, load_value, prefetch_row, store_value
-from colonnade.train.loops.slots import row_at
+from colonnade.train.loops.rows import load_value, prefetch_learned, store_value
+from colonnade.train.loops.slots import AHEAD, row_at
 
 NUM_SCALARS = 8
 """float32 numbers of a table that an optimizer's step reads."""
@@ -62,15 +62,16 @@ def updating(name: str, vectors: int, step: Step, begin: Begin = nothing) -> Non
     @kernel
     def update(store: int, rows: int, tables: int, grads: int, count: int, scalars: int) -> int:
         """One step for each row that is not -1. grads: float32 [U, D].   scalars: float32 [tables, NUM_SCALARS]."""
-        dim, form, offset = load_i64(store + w.DIM), load_i64(store + w.FORM), load_i64(store + w.STATES)
+        dim, form = load_i64(store + w.DIM), load_i64(store + w.FORM)
+        first, offset = load_i64(store + w.VALUES), load_i64(store + w.STATES)
         for u in range(count):
             if u + AHEAD < count:
-                prefetch_row(store, load_i64(rows + 8 * (u + AHEAD)))
+                prefetch_learned(store, load_i64(rows + 8 * (u + AHEAD)))
             row = load_i64(rows + 8 * u)
             if row < 0:
                 continue
             at, grad = row_at(store, row), grads + 4 * dim * u
-            values, states = at + w.VALUES, at + offset
+            values, states = at + first, at + offset
             own = scalars + 4 * NUM_SCALARS * load_i64(tables + 8 * u)
             of_row = begin(states, grad, dim, own)
             for k in range(0, dim, LANES):

@@ -17,6 +17,7 @@ from colonnade.errors import BudgetError
 from colonnade.train.compiled import LOOPS
 from colonnade.train.initializers import Draw
 from colonnade.train.loops import words as w
+from colonnade.train.loops.share import COUNT
 from colonnade.train.tables.layout import Layout
 
 Array = npt.NDArray[Any]
@@ -28,6 +29,8 @@ BLOCK_BYTES = 1 << 22
 HUGE = 1 << 21
 """A huge page begins at a multiple. Without them, finding the page of a row costs as much as reading it."""
 FEWEST_SLOTS = 64
+MOST_FULL = 0.75
+"""Of the slots."""
 LINE = 64
 KEY_BYTES = 28
 """What is written of a key."""
@@ -78,11 +81,11 @@ class Fresh:
 
 
 class Budget:
-    """How many bytes stores may take together; None: as many as there are."""
+    """How many bytes stores may take together; None: as many as there are. highest: what `used` was at most."""
 
     def __init__(self, most: int | None = None) -> None:
         self.most = most
-        self.used = 0
+        self.used = self.highest = 0
 
     def take(self, more: int, what: str) -> None:
         """Note bytes that are about to be allocated. Errors: BudgetError."""
@@ -95,6 +98,7 @@ class Budget:
                 help="allow more memory, evict rows, or admit fewer ids",
             )
         self.used += more
+        self.highest = max(self.highest, self.used)
 
 
 class Store:
@@ -114,7 +118,6 @@ class Store:
         self._blocks: list[Array] = []
         self._addresses = np.zeros(0, np.int64)
         self._slots = np.zeros(0, np.uint64)
-        self._free = np.zeros(0, np.int64)
         self._shift = (-(-BLOCK_BYTES // layout.row_bytes) - 1).bit_length()
         self.at = address_of(self._words)
         for number, fresh in enumerate(tables):
@@ -125,7 +128,9 @@ class Store:
             (w.ROW_BYTES, layout.row_bytes),
             (w.DIM, layout.embedding_dim),
             (w.FORM, w.FORMS[layout.dtype]),
+            (w.VALUES, layout.values),
             (w.STATES, layout.states),
+            (w.FREE, -1),
             (w.NUM_STATES, layout.num_states),
         ):
             self._set(word, value)
@@ -168,7 +173,7 @@ class Store:
     def bytes(self) -> int:
         """Memory in use: blocks, slots, lists."""
         blocks = len(self._addresses) * (self.layout.row_bytes << self._shift)
-        return blocks + sum(x.nbytes for x in (self._addresses, self._slots, self._free))
+        return blocks + self._addresses.nbytes + self._slots.nbytes
 
     @property
     def keys_of_hash(self) -> npt.NDArray[np.uint64]:
@@ -188,37 +193,41 @@ class Store:
     def _growth(self, more: int) -> tuple[int, int]:
         """How many blocks so many new rows need besides those there are, and how many slots in all."""
         room = (len(self._addresses) << self._shift) - self._get(w.NUM_ROWS) + self._get(w.NUM_FREE)
-        slots, wanted = len(self._slots), 2 * (self.num_rows + more)
-        while slots < wanted:
+        slots, wanted = len(self._slots), self.num_rows + more
+        while MOST_FULL * slots < wanted:
             slots *= 2
         return max(0, -(-(more - room) >> self._shift)), slots
 
     def reserve(self, more: int) -> None:
         """Make room for so many new rows. Errors: BudgetError, before anything is changed."""
-        blocks, slots = self._growth(more)
-        block_bytes = self.layout.row_bytes << self._shift
-        lists = 8 * (blocks << self._shift) if blocks else 0
-        self.budget.take(blocks * (block_bytes + 8) + lists + 8 * (slots - len(self._slots)), self.name)
-        if blocks:
-            self._add_blocks(blocks, block_bytes)
-        if slots > len(self._slots):
-            self._use_slots(_no_slots(slots))
-            self._loops["rehash"](self.at)
+        blocks, wanted = self._growth(more)
+        size, before = self.layout.row_bytes << self._shift, self._slots
+        grows = wanted > len(before)
+        taken = blocks * (size + 8) + (8 * wanted if grows else 0)
+        self.budget.take(taken, self.name)
+        try:
+            memory = _aligned(blocks * size) if blocks else None
+            slots = _no_slots(wanted) if grows else before
+        except MemoryError as error:
+            self.budget.used -= taken
+            raise BudgetError("no memory is left", where=self.name, want=f"{taken:,} bytes more") from error
+        if memory is not None:
+            self._add_blocks(*memory, blocks, size)
+        if grows:
+            self._use_slots(slots)
+            self._loops["move_slots"](self.at, address_of(before), len(before))
+            self.budget.used -= before.nbytes
 
-    def _add_blocks(self, count: int, size: int) -> None:
-        memory, start = _aligned(count * size)
+    def _add_blocks(self, memory: Array, start: int, count: int, size: int) -> None:
         self._blocks.append(memory)
         self._addresses = np.concatenate((self._addresses, start + size * np.arange(count)))
-        free = np.zeros(len(self._addresses) << self._shift, np.int64)
-        free[: len(self._free)] = self._free
-        self._free = free
         self._set(w.BLOCKS, address_of(self._addresses))
-        self._set(w.FREE, address_of(self._free))
 
     def _use_slots(self, slots: npt.NDArray[np.uint64]) -> None:
         self._slots = slots
         self._set(w.SLOTS, address_of(slots))
         self._set(w.MASK, len(slots) - 1)
+        self._set(w.HOME, 65 - len(slots).bit_length())
 
     # --- keys and rows ----------------------------------------------------------------------------------------------
     def keys(self, table: int, ids: Array) -> Keys:
@@ -232,21 +241,22 @@ class Store:
         """The row of each key, -1 where there is none, and how many have none."""
         rows = np.empty(len(keys), np.int64)
         at = (address_of(x) for x in (keys.hashes, keys.tables, keys.ids))
-        return rows, self._loops["find"](self.at, *at, len(keys), address_of(rows))
+        return rows, self._loops.share("find", (self.at, *at, len(keys), address_of(rows)), (0, 8, 8, 8, COUNT, 8))
 
     def look_up(self, keys: Keys, step: int | None = None) -> tuple[Rows, npt.NDArray[np.float32], int]:
         """What `find` and `gather` give, and, where there is a step, what `touch` does: at once."""
         rows = np.empty(len(keys), np.int64)
         out = np.empty((len(keys), self.layout.embedding_dim), np.float32)
         at = [address_of(x) for x in (keys.hashes, keys.tables, keys.ids, keys.counts)]
-        noted = -1 if step is None else step
-        missing = self._loops["look_up"](self.at, *at, len(keys), address_of(rows), noted, address_of(out))
+        operands = (self.at, *at, len(keys), address_of(rows), _noted(step), address_of(out))
+        missing = self._loops.share("look_up", operands, (0, 8, 8, 8, 4, COUNT, 8, 0, 4 * self.layout.embedding_dim))
         return rows, out, missing
 
     def read(self, keys: Keys, rows: Rows, chosen: Rows, step: int | None, out: npt.NDArray[np.float32]) -> None:
         """What `look_up` does, of chosen keys whose rows are known. out: `[U, D]`, of which theirs are written."""
         at = [address_of(x) for x in (rows, keys.tables, keys.counts, chosen)]
-        self._loops["read_rows"](self.at, *at, len(chosen), -1 if step is None else step, address_of(out))
+        operands = (self.at, *at, len(chosen), _noted(step), address_of(out))
+        self._loops.share("read_rows", operands, (0, 0, 0, 0, 8, COUNT, 0, 0))
 
     def insert(self, keys: Keys, rows: Rows, step: int = 0, wanted: npt.NDArray[np.bool_] | None = None) -> int:
         """Make rows for the keys that have none, and are wanted; gives how many.
@@ -259,16 +269,18 @@ class Store:
         self.reserve(int(new.sum()))
         at = (address_of(x) for x in (keys.tables, keys.ids))
         flags = new.view(np.uint8)
-        return self._loops["insert"](self.at, *at, len(keys), address_of(flags), address_of(rows), step)
+        return self._loops["insert"](self.at, *at, len(keys), address_of(flags), address_of(rows), _noted(step))
 
     def touch(self, keys: Keys, rows: Rows, step: int) -> None:
         """Note that keys were looked up in a step."""
-        self._loops["touch"](self.at, address_of(rows), address_of(keys.counts), len(keys), step)
+        operands = (self.at, address_of(rows), address_of(keys.counts), len(keys), _noted(step))
+        self._loops.share("touch", operands, (0, 8, 4, COUNT, 0))
 
     def gather(self, keys: Keys, rows: Rows) -> npt.NDArray[np.float32]:
         """The values of rows, `[U, D]`; the table's default where there is none."""
         out = np.empty((len(rows), self.layout.embedding_dim), np.float32)
-        self._loops["gather"](self.at, address_of(rows), address_of(keys.tables), len(rows), address_of(out))
+        operands = (self.at, address_of(rows), address_of(keys.tables), len(rows), address_of(out))
+        self._loops.share("gather", operands, (0, 8, 8, COUNT, 4 * self.layout.embedding_dim))
         return out
 
     def remove(self, rows: Rows) -> None:
@@ -289,7 +301,7 @@ class Store:
 
     def steps(self, rows: Rows) -> Array:
         """The step in which each row was last looked up."""
-        return self._read(rows, w.STEP, 1, np.dtype(np.int64))[:, 0]
+        return self._read(rows, w.STEP, 1, np.dtype(np.int32))[:, 0].astype(np.int64)
 
     def counts(self, rows: Rows) -> Array:
         """How often each row was looked up."""
@@ -297,15 +309,16 @@ class Store:
 
     def use(self, rows: Rows, steps: Array, counts: Array) -> None:
         """Set steps and counts."""
-        self._write(rows, w.STEP, np.stack((steps, counts), 1).astype(np.int64))
+        self._write(rows, w.STEP, np.clip(steps, -1, w.LAST_STEP)[:, None].astype(np.int32))
+        self._write(rows, w.COUNT, np.ascontiguousarray(counts, np.int64)[:, None])
 
     def values(self, rows: Rows) -> Array:
         """The values as they are stored, `[U, D]`; bfloat16 as uint16."""
-        return self._read(rows, w.VALUES, self.layout.embedding_dim, CARRIER[self.layout.dtype])
+        return self._read(rows, self.layout.values, self.layout.embedding_dim, CARRIER[self.layout.dtype])
 
     def set_values(self, rows: Rows, values: Array) -> None:
         """Write values as they are stored."""
-        self._write(rows, w.VALUES, np.ascontiguousarray(values, CARRIER[self.layout.dtype]))
+        self._write(rows, self.layout.values, np.ascontiguousarray(values, CARRIER[self.layout.dtype]))
 
     def states(self, rows: Rows) -> npt.NDArray[np.float32]:
         """The optimizer's state, `[U, num_states]`."""
@@ -324,6 +337,11 @@ class Store:
     def _write(self, rows: Rows, offset: int, values: Array) -> None:
         size = values.shape[1] * values.itemsize
         self._loops["write_part"](self.at, address_of(rows), len(rows), offset, size, address_of(values))
+
+
+def _noted(step: int | None) -> int:
+    """A step as rows hold it; -1: none."""
+    return -1 if step is None else min(step, w.LAST_STEP)
 
 
 def _aligned(size: int) -> tuple[Array, int]:
