@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -14,6 +15,8 @@ from colonnade.train.place import Group, group_of
 from colonnade.train.tables.store import Budget
 
 PARTS = ("ids", "values", "states", "use", "updates", "evicted")
+COUNTS = ("ids", "steps", "counts")
+"""Of an admission that remembers ids."""
 SETTINGS = "settings"
 """May be left out: the state is then taken for that of whatever settings there are."""
 
@@ -48,8 +51,16 @@ class Loading:
     problems: list[str] = field(default_factory=list)
 
     def reserve(self) -> None:
-        """Make room for their rows. Errors: BudgetError, before anything is replaced."""
+        """Make room for their rows and counts. Errors: BudgetError, before anything is replaced."""
         self.group.store.reserve(max(0, sum(len(t["ids"]) for t in self.tables) - self.group.store.num_rows))
+        remembered: dict[int, tuple[Any, int]] = {}  # on a device, tables share what their admissions remember in
+        for admitter, tensors in zip(self.group.admitters, self.tables, strict=True):
+            waiting = None if admitter is None else admitter.remembers
+            if waiting is not None:
+                count = remembered.get(id(waiting), (None, 0))[1] + len(tensors["admission.ids"])
+                remembered[id(waiting)] = waiting, count
+        for store, count in remembered.values():
+            store.reserve(max(0, count - store.num_rows))
 
     def run(self) -> None:
         """Replace them. Errors: as of `reserve`."""
@@ -74,7 +85,7 @@ def load_group(group: Group, state: Mapping[str, torch.Tensor]) -> Loading:
     """What a state holds for a group, checked."""
     made = Loading(group)
     layout = group.store.layout
-    for config in group.configs:
+    for config, admitter in zip(group.configs, group.admitters, strict=True):
         start = f"{config.stable_key}."
         own = {name[len(start) :]: tensor for name, tensor in state.items() if name.startswith(start)}
         made.tables.append(own)
@@ -106,7 +117,23 @@ def load_group(group: Group, state: Mapping[str, torch.Tensor]) -> Loading:
             )
         if len(own["ids"].unique()) != count:
             made.problems.append(f"table {config.name!r}: ids that repeat")
+        if admitter is not None and admitter.remembers is not None:
+            made.problems += [f"table {config.name!r}: {problem}" for problem in _of_counts(own)]
     return made
+
+
+def _of_counts(own: Mapping[str, torch.Tensor]) -> Iterator[str]:
+    """What is wrong with the counts of ids that wait to be admitted, where none is missing."""
+    parts = {name: own.get(f"admission.{name}") for name in COUNTS}
+    given = {name: tensor for name, tensor in parts.items() if tensor is not None}
+    if len(given) < len(COUNTS):
+        return
+    count = given["ids"].numel()
+    for name, tensor in given.items():
+        if tensor.dtype != torch.int64 or list(tensor.shape) != [count]:
+            yield f"admission.{name} are {tensor.dtype} {list(tensor.shape)}, want torch.int64 {[count]}"
+    if len(given["ids"].unique()) != count:
+        yield "admission.ids that repeat"
 
 
 def moved(group: Group, seed: int, budget: Budget, device: torch.device) -> Group:

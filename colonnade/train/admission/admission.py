@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.train.tables.store import Budget, Fresh, Keys
+from colonnade.train.tables.store import Budget, Fresh, Keys, Store
 
 
 class Admitter(ABC):
@@ -23,6 +23,11 @@ class Admitter(ABC):
     @abstractmethod
     def admit(self, keys: Keys, step: int) -> npt.NDArray[np.bool_]:
         """Which ids get a row now, `[M]`. Facts: changes nothing."""
+
+    @property
+    def remembers(self) -> Store | None:
+        """The ids that wait, of which `state` gives ids, steps and counts; None: it has no such."""
+        return None
 
     @property
     def bytes(self) -> int:

@@ -35,6 +35,10 @@ class _Counter(Admitter):
         self.count, self.store = count, store
 
     @property
+    def remembers(self) -> Store:
+        return self.store
+
+    @property
     def bytes(self) -> int:
         return self.store.bytes
 

@@ -154,6 +154,11 @@ class Counted:
     def __init__(self, store: Store | None, number: int) -> None:
         self.store, self.number = store, number
 
+    @property
+    def remembers(self) -> Store | None:
+        """As of `Admitter`; the store of all tables."""
+        return self.store
+
     def state(self) -> dict[str, torch.Tensor]:
         """As of `Admitter`; on the device."""
         if self.store is None:

@@ -19,6 +19,7 @@ from colonnade.train.admission import Admission, Admitter, ByCount, ByProbabilit
 from colonnade.train.gpu import admission as module
 from colonnade.train.gpu import store as stores
 from colonnade.train.gpu.module import CAPABILITIES, Kernels
+from colonnade.train.tables import store as stores_on_cpu
 from tests.unit.train.gpu.engines import IDS, batch_of, both, state_of, step
 
 
@@ -203,3 +204,39 @@ def test_the_kernel_compiles(capability: int) -> None:
         for counted in (False, True):
             constants = {"CHANCE": chance, "COUNTED": counted, "BLOCK": module.BLOCK}
             made.compiled("admit", SIGNATURE, constants, capability)
+
+
+@pytest.mark.parametrize(
+    ("part", "given", "what"),
+    [
+        ("ids", torch.tensor([1, 1]), "admission.ids that repeat"),
+        ("ids", torch.tensor([1.0, 2.0]), r"admission.ids are torch.float32 \[2\]"),
+        ("counts", torch.tensor([1]), r"admission.counts are torch.int64 \[1\], want torch.int64 \[2\]"),
+        ("steps", torch.ones(2, 1, dtype=torch.int64), r"admission.steps are torch.int64 \[2, 1\]"),
+    ],
+)
+def test_counts_that_cannot_be_are_refused_before_anything_changes(
+    device: torch.device, part: str, given: torch.Tensor, what: str
+) -> None:
+    for engine in both(device, admitting(ByCount(3), ByCount(3))):
+        step(engine, batch_of([[1, 2, 2], [1, 2]]))
+        before = state_of(engine)
+        with pytest.raises(RuntimeError, match=f"table 't1': {what}"):
+            engine.load_state_dict({**engine.state_dict(), f"t1.admission.{part}": given, "steps": torch.tensor(9)})
+        assert state_of(engine) == before
+
+
+def test_room_for_the_counts_of_a_state_is_made_before_anything_changes(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stores, "BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(stores_on_cpu, "BLOCK_BYTES", 1 << 12)
+    for engine in both(device, admitting(ByCount(3), ByCount(3)), budget=60_000):
+        step(engine, batch_of([[1, 2, 2], [1, 2]]))
+        before = state_of(engine)
+        count = 1500
+        many = {"ids": torch.arange(count), "steps": torch.ones(count).long(), "counts": torch.ones(count).long()}
+        given = {f"t1.admission.{name}": tensor for name, tensor in many.items()}
+        with pytest.raises(BudgetError):
+            engine.load_state_dict({**engine.state_dict(), **given})
+        assert state_of(engine) == before
