@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from numba import types
 
@@ -55,10 +56,14 @@ class Loops:
         words[share.FUNCTION // 8], words[share.ROWS // 8] = self.addresses[name], rows
         words[share.VALUES // 8] = address_of(values)
         words[share.STRIDES // 8] = address_of(values) + 8 * len(operands)
-        words[jobs.WORK // 8] = self.addresses[f"share_{len(operands)}"]
-        helpers = POOL.helpers(threads - 1, self.addresses["helper"])
-        self.loops["run"](address_of(words), POOL.address, helpers)
+        self.call(f"share_{len(operands)}", words, threads)
         return int(words[share.RESULT // 8])
+
+    def call(self, worker: str, words: npt.NDArray[np.int64], threads: int) -> None:
+        """Let up to so many threads run a worker on a call's words, of which WORK of `backends/jobs.py` is written."""
+        words[jobs.WORK // 8] = self.addresses[worker]
+        helpers = POOL.helpers(threads - 1, self.addresses["helper"]) if threads > 1 else 0
+        self.loops["run"](address_of(words), POOL.address, helpers)
 
 
 def _sources() -> Iterator[Path]:

@@ -5,9 +5,6 @@ Units: offsets are bytes; words are int64.
 
 from __future__ import annotations
 
-from colonnade.backends import jobs
-from colonnade.train.loops.entry import add_entry
-
 NEXT = 0  # the item that nobody has claimed
 ITEMS = 8  # how many
 FIRST_FEATURE = 16  # address of the features
@@ -18,6 +15,3 @@ TAKEN = 48  # address of TAKEN_BYTES for each part
 TAKEN_BYTES = 56
 # At WORK of jobs.py (144) lies the address of what each thread runs.
 CALL_BYTES = 152
-
-add_entry("run_call", jobs.run)
-add_entry("help_call", jobs.helper)

@@ -13,10 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.backends import jobs
 from colonnade.backends.arena import Loans
 from colonnade.backends.memory import address_of
-from colonnade.backends.pool import POOL
 from colonnade.train.compiled import LOOPS
 from colonnade.train.loops import call as c
 from colonnade.train.loops import feature as w
@@ -93,12 +91,11 @@ class CpuPooling:
         """Run a loop on features, by as many threads as torch uses where there is enough to do."""
         rows = _batch(batch)
         threads = torch.get_num_threads() if 4 * self._dims * len(batch[1]) > PARALLEL_BYTES else 1
-        helpers = POOL.helpers(threads - 1, self.loops.addresses["help_call"]) if threads > 1 else 0
-        share = -(-rows // (ITEMS_A_THREAD * (helpers + 1)))
+        share = -(-rows // (ITEMS_A_THREAD * threads))
         item_rows = max(w.TILE, share + -share % w.TILE)
         blocks = -(-len(features) // w.NEIGHBOURS)
-        items = helpers + 1 if loop == "spread" else blocks * -(-rows // item_rows)
-        taken = np.empty((helpers + 1, max(self._dims, 1)), np.uint8)
+        items = threads if loop == "spread" else blocks * -(-rows // item_rows)
+        taken = np.empty((threads, max(self._dims, 1)), np.uint8)
         call = np.zeros(c.CALL_BYTES // 8, np.int64)
         for word, value in (
             (c.ITEMS, items),
@@ -108,10 +105,9 @@ class CpuPooling:
             (c.ITEM_ROWS, item_rows),
             (c.TAKEN, address_of(taken)),
             (c.TAKEN_BYTES, taken.shape[1]),
-            (jobs.WORK, self.loops.addresses[loop]),
         ):
             call[word // 8] = value
-        self.loops["run_call"](address_of(call), POOL.address, helpers)
+        self.loops.call(loop, call, threads)
 
     def _places(self, batch: Batch) -> Array:
         """Where each segment begins in its flat. Units: bytes."""
