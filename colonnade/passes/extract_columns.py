@@ -47,36 +47,39 @@ class ExtractColumns(Pass):
 
     def run(self, editor: Editor) -> int:
         """Try every lookup."""
-        decoded = decoded_names(editor.graph)
-        dtypes = {key: facts_of(i).dtype for key, i in editor.graph.inputs.items()}
-        dtypes |= {name: feature.dtype for (_, feature), name in decoded.items()}
-        taken = frozenset(dtypes)
-        dtypes |= {
-            found.name: facts_of(node).dtype for node in editor.graph.nodes() if (found := padded(node, decoded))
-        }
-        plain = Reader(decoded, taken=dtypes)
-        names: dict[str, int] = {}
-        changed = 0
-        for node in list(editor.graph.nodes()):
-            table = _looked_up(node)
-            if table is None:
-                continue
-            weighted = isinstance(node.target, WeightedBag)
-            reader = Reader(decoded, _aligned(node), dtypes) if weighted else plain
-            column = _column(reader, node, table, dtypes, taken)
-            if isinstance(column, Reject):
-                editor.record(node, False, column.reason)
-                if isinstance(node.target, Gather) and isinstance(table.target, ClipRows):
-                    editor.graph.replace(node, _clipped(editor.at(node), node, table))
-                    changed += 1
-                continue
-            known = dtypes | reader.dtypes()
-            column = shorter(replace(column, name=_unique(_name(column, reader, decoded), names)), known)
-            value = _value(editor.at(node), column, table, reader, node)
-            editor.record(node, True, f"column {column.name}: ids and rows are proven to be of the same elements")
-            editor.graph.replace(node, _shaped(editor, node, value, (*_field_nodes(reader, column), args_of(node)[1])))
-            changed += 1
-        return changed
+        return extract(editor, list(editor.graph.nodes()))
+
+
+def extract(editor: Editor, nodes: Sequence[Node]) -> int:
+    """Every lookup among these nodes that can be read back becomes a column; gives the number of changes."""
+    decoded = decoded_names(editor.graph)
+    dtypes = {key: facts_of(i).dtype for key, i in editor.graph.inputs.items()}
+    dtypes |= {name: feature.dtype for (_, feature), name in decoded.items()}
+    taken = frozenset(dtypes)
+    dtypes |= {found.name: facts_of(node).dtype for node in editor.graph.nodes() if (found := padded(node, decoded))}
+    plain = Reader(decoded, taken=dtypes)
+    names = {node.target.column.name: 1 for node in editor.graph.nodes() if isinstance(node.target, ColumnValue)}
+    changed = 0
+    for node in nodes:
+        table = _looked_up(node)
+        if table is None:
+            continue
+        weighted = isinstance(node.target, WeightedBag)
+        reader = Reader(decoded, _aligned(node), dtypes) if weighted else plain
+        column = _column(reader, node, table, dtypes, taken)
+        if isinstance(column, Reject):
+            editor.record(node, False, column.reason)
+            if isinstance(node.target, Gather) and isinstance(table.target, ClipRows):
+                editor.graph.replace(node, _clipped(editor.at(node), node, table))
+                changed += 1
+            continue
+        known = dtypes | reader.dtypes()
+        column = shorter(replace(column, name=_unique(_name(column, reader, decoded), names)), known)
+        value = _value(editor.at(node), column, table, reader, node)
+        editor.record(node, True, f"column {column.name}: ids and rows are proven to be of the same elements")
+        editor.graph.replace(node, _shaped(editor, node, value, (*_field_nodes(reader, column), args_of(node)[1])))
+        changed += 1
+    return changed
 
 
 def _clipped(editor: Editor, gather: Node, table: Node) -> Node:
@@ -355,5 +358,8 @@ def _filters(read: Elements) -> tuple[Expr, ...]:
 
 def _unique(base: str, names: dict[str, int]) -> str:
     """The name; a number behind it where several columns have it."""
-    count = names[base] = names.get(base, 0) + 1
+    count = names.get(base, 0) + 1
+    while count > 1 and f"{base}#{count}" in names:
+        count += 1
+    names[base] = count
     return base if count == 1 else f"{base}#{count}"

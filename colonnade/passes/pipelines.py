@@ -18,6 +18,7 @@ from colonnade.passes.flatten_concats import FlattenConcats
 from colonnade.passes.fold_constants import FoldConstants
 from colonnade.passes.fold_shapes import FoldShapes
 from colonnade.passes.hash_decimals import HashDecimals
+from colonnade.passes.mark_masks import MarkMasks
 from colonnade.passes.merge_empty_rows import MergeEmptyRows
 from colonnade.passes.merge_shards import MergeShards
 from colonnade.passes.merge_trimmed import MergeTrimmed
@@ -73,6 +74,7 @@ COLUMNS: tuple[Pass, ...] = (
     FoldShapes(),  # last of the cleaning: only shape operands that something still reads become constants
     ExtractColumns(),  # when nothing stands between lookups and inputs but column ops
     CheckUnknown(),  # after extraction: it looks for columns that check what is asserted
+    MarkMasks(),  # after both, which take comparisons away: what is left is read by the dense rest
     FlattenConcats(),  # after extraction: columns then write straight into the outermost concat
 )
 
