@@ -139,6 +139,9 @@ def _of_counts(own: Mapping[str, torch.Tensor]) -> Iterator[str]:
 def moved(group: Group, seed: int, budget: Budget, device: torch.device) -> Group:
     """The same tables on another device. Errors: BudgetError."""
     made = group_of(group.configs, seed, budget, device)
-    load_group(made, dict(saved_group(group))).run()
+    if group.store.num_rows or any(group.evicted) or any(admitter is not None for admitter in group.admitters):
+        load_group(made, dict(saved_group(group))).run()
+    else:
+        made.updates[:] = group.updates
     made.frozen = group.frozen
     return made

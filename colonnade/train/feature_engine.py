@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -76,7 +77,6 @@ class FeatureEngine(torch.nn.Module):
         wrong += [] if wrong else problems(looked_up, pooled)
         if wrong:
             raise OptionError("features and tables that do not fit together", got=listed(wrong))
-        self.transform = FusedTransform(features)
         self._on_device: GpuTransform | None = None
         self.embedding = EmbeddingEngine(
             looked_up, pooled, seed=seed, gradients=gradients, budget=budget, evict_every=evict_every
@@ -86,6 +86,11 @@ class FeatureEngine(torch.nn.Module):
         self._runs = {
             name: self._runs_of(names) for name, names in self.outputs.items() if not self._is_alone(names[0])
         }
+
+    @cached_property
+    def transform(self) -> FusedTransform:
+        """The transform on the CPU, whose loops are compiled when it is first asked for."""
+        return FusedTransform(self.features)
 
     def _runs_of(self, names: Sequence[str]) -> list[tuple[list[str], int, int]]:
         """Neighbours of an output that are dense, or are not: from which column of its pooled rows to which."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.backends.memory import address_of
-from colonnade.train.compiled import LOOPS
+from colonnade.train.compiled import LOOPS, Loops
 from colonnade.train.loops import unique as loop
 from colonnade.train.tables.store import Keys, Store
 
@@ -26,8 +27,12 @@ class Unique:
     """Numbers the distinct keys of batches; keeps the memory that it works in. Facts: for one thread."""
 
     def __init__(self) -> None:
-        self._loops = LOOPS.warm()
         self._slots = np.zeros(FEWEST_SLOTS, np.int32)
+
+    @cached_property
+    def _loops(self) -> Loops:
+        """Compiled when they are first asked for: tables that move to a device do without."""
+        return LOOPS.warm()
 
     def run(self, store: Store, tables: Array, starts: Array, sizes: Array, values: Array, inverse: Array) -> Keys:
         """The distinct keys: table by table, in the order in which they first occur.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from colonnade.backends.memory import address_of
 from colonnade.errors import BudgetError
-from colonnade.train.compiled import LOOPS
+from colonnade.train.compiled import LOOPS, Loops
 from colonnade.train.initializers import Draw
 from colonnade.train.loops import words as w
 from colonnade.train.loops.share import COUNT
@@ -111,7 +112,6 @@ class Store:
         self.name, self.layout, self.tables = name, layout, tuple(tables)
         self.budget = budget or Budget()
         self.version = 0
-        self._loops = LOOPS.warm()
         self._states = np.zeros((len(tables), layout.num_states), np.float32)
         self._words = np.zeros(w.STORE_WORDS, np.int64)
         self._tables = np.zeros((len(tables), w.TABLE_WORDS), np.int64)
@@ -136,6 +136,11 @@ class Store:
             self._set(word, value)
         self.budget.take(8 * FEWEST_SLOTS, name)
         self._use_slots(_no_slots(FEWEST_SLOTS))
+
+    @cached_property
+    def _loops(self) -> Loops:
+        """Compiled when they are first asked for: tables that move to a device do without."""
+        return LOOPS.warm()
 
     def _describe(self, number: int, fresh: Fresh) -> None:
         self._states[number] = fresh.states
