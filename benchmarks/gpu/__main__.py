@@ -19,6 +19,7 @@ from benchmarks.gpu import corun, kernels, micro, ragged, step, throughput, whol
 from benchmarks.gpu.rows import Refused, append, here, machine, read, report, table_rows, text_table
 from benchmarks.gpu.setting import Case, Setting
 from colonnade.errors import ColonnadeError, OptionError
+from colonnade.testing.workloads import WORKLOADS
 
 CASES: dict[str, Case] = {
     "micro": micro.columns_case,
@@ -31,7 +32,9 @@ CASES: dict[str, Case] = {
     "kernels": kernels.case,
     "corun": corun.case,
 }
-WITHOUT_CPU = ("micro", "compile", "ragged", "step")
+PARTS: dict[str, Case] = {f"{step.CASE}-{name}": step.case_of(name) for name in WORKLOADS}
+"""Parts of a case, each run where it is named."""
+WITHOUT_CPU = ("micro", "compile", "ragged", "step", *PARTS)
 """Cases that compare with no answer of the cpu backend; they run while its engine is compiled."""
 WARM = "from colonnade.cli import main; main()"
 RESULTS = Path(__file__).resolve().parents[1] / "results"
@@ -56,9 +59,9 @@ def main(
     """Run cases; exit status 3 where a check is red, 2 where a case broke."""
     chosen = names or list(CASES)
     try:
-        unknown = [name for name in chosen if name not in CASES]
+        unknown = [name for name in chosen if name not in CASES | PARTS]
         if unknown:
-            raise OptionError("no such case", got=", ".join(unknown), want=", ".join(CASES))
+            raise OptionError("no such case", got=", ".join(unknown), want=", ".join(CASES | PARTS))
         if not dry and not torch.cuda.is_available():
             raise OptionError("no CUDA device", help="--dry runs the cases at a tiny size without one")
     except OptionError as error:
@@ -81,7 +84,7 @@ def _run(name: str, setting: Setting, out: Path, commit: str) -> int:
     """One case in this process; its rows are stored as they come."""
     status, rows = 0, []
     try:
-        for found in CASES[name](setting):
+        for found in (CASES | PARTS)[name](setting):
             if isinstance(found, Refused):
                 print(found, flush=True)
                 status = RED
