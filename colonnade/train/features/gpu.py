@@ -47,7 +47,7 @@ from colonnade.train.features.placed import Ends, Placer
 from colonnade.train.features.reference import ReferenceTransform
 from colonnade.train.features.room import SLACK, Room
 from colonnade.train.features.transformed import LookedUp, Transformed
-from colonnade.train.ids import PackedIds
+from colonnade.train.ids import PackedIds, check_count
 
 Array = npt.NDArray[Any]
 
@@ -218,7 +218,7 @@ class GpuTransform:
     def _settled(self, batch: DeviceBatch, out: torch.Tensor) -> tuple[Held, Arranged, torch.Tensor, Array]:
         """Wait for the device, and launch again where there was too little room: what views are made of.
 
-        Errors: what is wrong with the batch.
+        Errors: what is wrong with the batch; FeedError on more elements than can be numbered.
         """
         while True:
             arranged = batch.arranged
@@ -227,6 +227,7 @@ class GpuTransform:
             if head[arranged.flags.begin // 8 :].any():
                 self._refuse(batch)
             found = head[0:num:2]
+            check_count(int(found.max(initial=0)))
             if (found <= np.array(arranged.counts[len(self._specs) :], np.int64)).all():
                 self._room.note(found)
                 return batch.held, arranged, out, head[:num].reshape(-1, 2)

@@ -88,16 +88,16 @@ def scan_counted(tiles, marks, inner, offsets, size, count, bags, ITEMS: tl.cons
     of those before it in its tile.   Facts: reads past the cache that may hold what was there before.
     """
     num = (count + ITEMS - 1) // ITEMS
-    total = (num * 0).to(tl.int32)
+    total = (num * 0).to(tl.int64)  # what is told is right where tiles can no longer say what is before them
     at = num * 0
     while at < num:
         k = at + tl.arange(0, BLOCK)
         inside = k < num
-        come = tl.load(tiles + k, mask=inside, other=0, cache_modifier=".cg")
-        tl.store(tiles + k, total + running_sum(come) - come, mask=inside)
+        come = tl.load(tiles + k, mask=inside, other=0, cache_modifier=".cg").to(tl.int64)
+        tl.store(tiles + k, (total + running_sum(come) - come).to(tl.int32), mask=inside)
         total += sum_of(come)
         at += BLOCK
-    tl.store(size, total.to(tl.int64))
+    tl.store(size, total)
     tl.debug_barrier()
     at = num * 0
     while at <= bags:
@@ -107,7 +107,7 @@ def scan_counted(tiles, marks, inner, offsets, size, count, bags, ITEMS: tl.cons
         within = inside & (first >= 0) & (first < count)
         before = tl.load(tiles + first // ITEMS, mask=within, other=0, cache_modifier=".cg")
         before += tl.load(marks + first, mask=within, other=0, cache_modifier=".cg") >> 1
-        tl.store(offsets + b, tl.where(within, before, total).to(tl.int64), mask=inside)
+        tl.store(offsets + b, tl.where(within, before.to(tl.int64), total), mask=inside)
         at += BLOCK
 
 

@@ -27,6 +27,7 @@ from colonnade.ops.at_least import AtLeast
 from colonnade.ops.bucketize import Bucketize
 from colonnade.testing.strategies_feature import FeatureCase, feature_cases
 from colonnade.testing.workloads import Workload, batch_of, features_of
+from colonnade.train import ids
 from colonnade.train.features.device_batch import DeviceStrings
 from colonnade.train.features.fused import FusedTransform
 from colonnade.train.features.gpu import GpuTransform
@@ -232,6 +233,18 @@ def test_more_choices_than_there_was_room_for(interpret: bool) -> None:
         got = made({"a": one_row, "b": one_row})
         assert_same(got.wait(), ReferenceTransform(crossed)({"a": one_row, "b": one_row}))
     assert len(got.wait().sparse["c"].values) == 400
+
+
+def test_more_elements_than_can_be_numbered(interpret: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = [FieldSpec(name, "int64", ragged=1) for name in "ab"]
+    long = Ragged.of(torch.arange(50_000), [0, 50_000])
+    crossed = FeatureSet([Feature.cross("c", "a", "b").embed()], fields)
+    with pytest.raises(FeedError, match="more elements than one launch can count"):
+        GpuTransform(crossed, interpret=interpret)({"a": long, "b": long}).wait()
+    monkeypatch.setattr(ids, "MOST_IDS", 3)
+    kept = FeatureSet([Feature("a").drop([1]).embed()], fields)
+    with pytest.raises(FeedError, match="too many ids"):
+        GpuTransform(kept, interpret=interpret)({"a": Ragged.of(torch.arange(5), [0, 5])}).wait()
 
 
 def test_a_field_without_elements_is_counted_in_memory_of_its_own() -> None:
