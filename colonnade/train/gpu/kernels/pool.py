@@ -113,6 +113,28 @@ def column_of(flat, word, count, ALIGN: tl.constexpr):
 
 
 @jit
+def values_of(rows, word, DIM: tl.constexpr, BLOCK: tl.constexpr):
+    """Where a unit's values of the first row lie, their numbers [BLOCK], and which there are."""
+    d = tl.arange(0, BLOCK)
+    own = rows
+    is_column = d < DIM
+    if BLOCK < DIM:
+        first = tl.multiple_of(tl.load(word + 7), BLOCK)
+        own = rows + first
+        is_column = d < DIM - first
+    return own, d, is_column
+
+
+@jit
+def bag_noted(entry, units, offsets, count):
+    """The bag of a piece that was noted: its unit's words, its number, where its elements begin and where they end."""
+    word = units + tl.load(entry).to(tl.int64) * 8
+    b = tl.load(entry + 1).to(tl.int64)
+    ends = offsets + tl.load(word) * (count + 1) + b
+    return word, b, tl.load(ends), tl.load(ends + 1)
+
+
+@jit
 def pool_bags_of(
     program,
     rows,
@@ -149,13 +171,7 @@ def pool_bags_of(
     weighted = tl.load(word + 5)
     to, stride = column_of(out, word, count, ALIGN)
     b, live, begin, n = bags_of(program // UNITS, offsets, word, count, R, UNPOOLED)
-    d = tl.arange(0, BLOCK)
-    source = rows
-    is_column = d < DIM
-    if BLOCK < DIM:
-        first = tl.multiple_of(tl.load(word + 7), BLOCK)
-        source = rows + first
-        is_column = d < DIM - first
+    source, d, is_column = values_of(rows, word, DIM, BLOCK)
     is_short = live & (n <= SHORT)
     length = tl.where(is_short, n, 0).to(tl.int32)
     longest = greatest(length)
@@ -219,22 +235,12 @@ def pool_piece_of(
     entry: what was noted.   counters: int32, how many pieces, how many slots of partial sums, then of each bag how many
     pieces have come.   partials: float32 [slots, WIDE].
     """
-    word = units + tl.load(entry).to(tl.int64) * 8
-    b = tl.load(entry + 1).to(tl.int64)
+    word, b, begin, finish = bag_noted(entry, units, offsets, count)
     k = tl.load(entry + 2)
     slot = tl.load(entry + 3).to(tl.int64)
-    ends = offsets + tl.load(word) * (count + 1) + b
-    begin = tl.load(ends)
-    finish = tl.load(ends + 1)
     pooling = tl.load(word + 4)
     weighted = tl.load(word + 5)
-    d = tl.arange(0, BLOCK)
-    source = rows
-    is_column = d < DIM
-    if BLOCK < DIM:
-        first = tl.multiple_of(tl.load(word + 7), BLOCK)
-        source = rows + first
-        is_column = d < DIM - first
+    source, d, is_column = values_of(rows, word, DIM, BLOCK)
     e = begin + k.to(tl.int64) * piece
     last = tl.minimum(e + piece, finish)
     sums = nothing(E, BLOCK)

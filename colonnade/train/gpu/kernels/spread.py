@@ -15,7 +15,16 @@ from colonnade.backends.gpu.device.jit import jit, kernel
 from colonnade.backends.gpu.device.lookup import total
 from colonnade.backends.gpu.device.reduce import plus, sum_of_rows
 from colonnade.backends.gpu.device.text import greatest
-from colonnade.train.gpu.kernels.pool import bags_of, column_of, divided, divisor, divisor_of, note_long
+from colonnade.train.gpu.kernels.pool import (
+    bag_noted,
+    bags_of,
+    column_of,
+    divided,
+    divisor,
+    divisor_of,
+    note_long,
+    values_of,
+)
 
 NOWHERE = tl.constexpr(0x7FFFFFFF)
 NO_KEY = tl.constexpr(-1)
@@ -140,13 +149,7 @@ def spread_bags_of(
     weighted = tl.load(word + 5)
     source, stride = column_of(given, word, count, ALIGN)
     b, live, begin, n = bags_of(program // UNITS, offsets, word, count, R, UNPOOLED)
-    d = tl.arange(0, BLOCK)
-    sums = grads
-    is_column = d < DIM
-    if BLOCK < DIM:
-        first = tl.multiple_of(tl.load(word + 7), BLOCK)
-        sums = grads + first
-        is_column = d < DIM - first
+    sums, d, is_column = values_of(grads, word, DIM, BLOCK)
     length = tl.where(live & (n <= SHORT), n, 0).to(tl.int32)
     longest = greatest(length)
     is_read = (length > 0)[:, None]
@@ -210,20 +213,10 @@ def spread_piece_of(
     REPEATS: samples of rows of several from which on the elements of one row, of NEAR that follow each other, are one;
     0: none are.
     """
-    word = units + tl.load(entry).to(tl.int64) * 8
-    b = tl.load(entry + 1).to(tl.int64)
-    ends = offsets + tl.load(word) * (count + 1) + b
-    begin = tl.load(ends)
-    finish = tl.load(ends + 1)
+    word, b, begin, finish = bag_noted(entry, units, offsets, count)
     weighted = tl.load(word + 5)
     source, stride = column_of(given, word, count, ALIGN)
-    d = tl.arange(0, BLOCK)
-    sums = grads
-    is_column = d < DIM
-    if BLOCK < DIM:
-        first = tl.multiple_of(tl.load(word + 7), BLOCK)
-        sums = grads + first
-        is_column = d < DIM - first
+    sums, d, is_column = values_of(grads, word, DIM, BLOCK)
     g = tl.load(source + b * stride + d, mask=is_column, other=0.0)
     if DIVIDED:
         by = divisor_of(weights, begin, finish, finish - begin, tl.load(word + 4), weighted, WEIGHTED, 512)
@@ -278,6 +271,23 @@ def add_copies_of(
 
 
 # --- max, the gradients of weights, and sources in order --------------------------------------------------------------
+@jit
+def bag_of(units, offsets, count, num, UNPOOLED: tl.constexpr):
+    """A program's bag: its unit's words, where it lies in a flat, where its elements begin and where they end."""
+    program = tl.program_id(0)
+    word = units + (program % num) * 8
+    b = (program // num).to(tl.int64)
+    place = tl.load(word + 1) * count + tl.load(word + 2) + b * tl.load(word + 3)
+    if UNPOOLED:
+        begin = tl.load(offsets) + b
+        finish = begin + 1
+    else:
+        ends = offsets + tl.load(word) * (count + 1) + b
+        begin = tl.load(ends)
+        finish = tl.load(ends + 1)
+    return word, place, begin, finish
+
+
 @kernel
 def own_greatest(
     rows,
@@ -299,14 +309,8 @@ def own_greatest(
 
     flat: the outputs.   owners: int32, as the outputs lie; NOWHERE in empty bags.
     """
-    program = tl.program_id(0)
-    word = units + (program % num) * 8
-    b = (program // num).to(tl.int64)
-    place = tl.load(word + 1) * count + tl.load(word + 2) + b * tl.load(word + 3)
+    word, place, e, finish = bag_of(units, offsets, count, num, False)
     first = tl.load(word + 7)
-    ends = offsets + tl.load(word) * (count + 1) + b
-    e = tl.load(ends)
-    finish = tl.load(ends + 1)
     weighted = tl.load(word + 5)
     d = tl.arange(0, BLOCK)[None, :]
     is_column = d < DIM - first
@@ -379,17 +383,7 @@ def weigh(
     UNPOOLED: tl.constexpr,
 ):
     """Kernel: add the gradients of weights to `made`. A program a bag; BLOCK holds a whole row."""
-    program = tl.program_id(0)
-    word = units + (program % num) * 8
-    b = (program // num).to(tl.int64)
-    place = tl.load(word + 1) * count + tl.load(word + 2) + b * tl.load(word + 3)
-    if UNPOOLED:
-        e = tl.load(offsets) + b
-        finish = e + 1
-    else:
-        ends = offsets + tl.load(word) * (count + 1) + b
-        e = tl.load(ends)
-        finish = tl.load(ends + 1)
+    word, place, e, finish = bag_of(units, offsets, count, num, UNPOOLED)
     pooling = tl.load(word + 4)
     d = tl.arange(0, BLOCK)[None, :]
     g = tl.load(given + place + d, mask=d < DIM, other=0.0)
@@ -442,17 +436,7 @@ def list_sources(
 
     A program a bag.   keys, sources (in ALIGN numbers): int64 [N].   factors: float32 [N].
     """
-    program = tl.program_id(0)
-    word = units + (program % num) * 8
-    b = (program // num).to(tl.int64)
-    place = tl.load(word + 1) * count + tl.load(word + 2) + b * tl.load(word + 3)
-    if UNPOOLED:
-        e = tl.load(offsets) + b
-        finish = e + 1
-    else:
-        ends = offsets + tl.load(word) * (count + 1) + b
-        e = tl.load(ends)
-        finish = tl.load(ends + 1)
+    word, place, e, finish = bag_of(units, offsets, count, num, UNPOOLED)
     weighted = tl.load(word + 5)
     scale = 1.0
     if tl.load(word + 7) != 0:
