@@ -26,7 +26,8 @@ from benchmarks.gpu.rows import Check, Refused, append, here, table_rows, text_t
 from colonnade.testing.rows import Row
 from colonnade.testing.timing import Timing
 from colonnade.train.gpu.segment import GpuPooling
-from colonnade.train.segments import Segment, layout_of
+from colonnade.train.gpu.spreading import GpuSpreading
+from colonnade.train.segments import Segment, layout_of, matrices_in
 
 CASE, REFERENCE = "pooling", "torch float64"
 POOL, SPREAD, IN_ORDER = "colonnade", "colonnade, gradients", "colonnade, gradients in order"
@@ -154,6 +155,7 @@ class Measured:
             at += dim
         self.starts = [s.at for s in segments]
         self.pooling = GpuPooling(layout_of(segments, [at], ()))
+        self.spreading = GpuSpreading(self.pooling)
         self.out = torch.full(((problem.offsets.shape[1] - 1) * at,), 7.0, device=DEVICE)
         self.given = torch.randn(self.out.shape, device=DEVICE)
         self.width = at
@@ -166,7 +168,8 @@ class Measured:
         """The gradients of rows."""
         rows = self.problem.rows
         shapes = [x.shape for x in rows]
-        return self.pooling.spread(self.problem.batch, shapes, [self.out], [self.given], rows, [], deterministic)
+        flat = self.spreading.spread(self.problem.batch, shapes, [self.out], [self.given], rows, [], deterministic)
+        return matrices_in(flat, shapes)
 
     def checks(self) -> dict[str, Check]:
         """Of each call, the greatest error over the greatest element, against float64."""

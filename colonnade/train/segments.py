@@ -9,9 +9,14 @@ import json
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from functools import cached_property, lru_cache
+from itertools import accumulate
+
+import torch
 
 POOLINGS = ("sum", "mean", "sqrtn", "max", "none")
 LAYOUTS_KEPT = 256
+GRAIN = 16
+"""Matrices that lie one behind the other begin at multiples of so many numbers."""
 
 
 @dataclass(frozen=True)
@@ -105,3 +110,14 @@ def read_layout(text: str) -> Layout:
     """The layout that has this text."""
     segments, features, widths, weighted = json.loads(text)
     return Layout(tuple(Segment(*s) for s in segments), tuple(features), tuple(widths), tuple(map(bool, weighted)))
+
+
+def starts_of(shapes: Sequence[torch.Size]) -> list[int]:
+    """Where matrices begin that lie one behind the other, and where the last of them ends."""
+    return list(accumulate((-(-shape.numel() // GRAIN) * GRAIN for shape in shapes), initial=0))
+
+
+def matrices_in(flat: torch.Tensor, shapes: Sequence[torch.Size]) -> list[torch.Tensor]:
+    """The matrices that lie so in a flat tensor, as views."""
+    starts = starts_of(shapes)
+    return [flat.narrow(0, at, shape.numel()).view(shape) for at, shape in zip(starts, shapes, strict=False)]

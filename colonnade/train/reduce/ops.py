@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from colonnade.train.reduce.cpu import cpu_pooling
-from colonnade.train.segments import Layout, read_layout
+from colonnade.train.segments import Layout, matrices_in, read_layout, starts_of
 
 Tensors = Sequence[torch.Tensor]
 
@@ -89,14 +89,16 @@ def spread(
     of_weights: bool,
     deterministic: bool,
 ) -> list[torch.Tensor]:
-    """The gradients of all rows and, wanted `of_weights`, of the weights.
+    """The gradients of all rows, as `matrices_in` has them, and, wanted `of_weights`, those of the weights.
 
     given: the gradients of the flats (None: none).   deterministic: the same bits each time.
     """
-    grads = [torch.zeros(x.shape, dtype=torch.float32) for x in rows]
+    shapes = [x.shape for x in rows]
+    flat = torch.zeros(starts_of(shapes)[-1], dtype=torch.float32)
     made = torch.zeros(inverse.shape, dtype=torch.float32) if of_weights else None
+    grads = matrices_in(flat, shapes)
     cpu_pooling(read_layout(layout)).spread((offsets, inverse, weights), rows, flats, given, grads, made)
-    return grads if made is None else [*grads, made]
+    return [flat] if made is None else [flat, made]
 
 
 @spread.register_kernel("cuda")
@@ -112,12 +114,12 @@ def _spread_cuda(
     of_weights: bool,
     deterministic: bool,
 ) -> list[torch.Tensor]:
-    from colonnade.train.gpu.segment import gpu_pooling
+    from colonnade.train.gpu.spreading import gpu_spreading
 
-    pooling = gpu_pooling(read_layout(layout))
+    spreading = gpu_spreading(read_layout(layout))
     batch = (offsets, inverse, weights)
-    grads = pooling.spread(batch, [x.shape for x in rows], flats, given, rows, sizes, deterministic)
-    return [*grads, pooling.weigh(batch, rows, flats, given, sizes)] if of_weights else grads
+    flat = spreading.spread(batch, [x.shape for x in rows], flats, given, rows, sizes, deterministic)
+    return [flat, spreading.weigh(batch, rows, flats, given, sizes)] if of_weights else [flat]
 
 
 @spread.register_fake
@@ -133,8 +135,8 @@ def _spread_fake(
     of_weights: bool,
     deterministic: bool,
 ) -> list[torch.Tensor]:
-    shapes = [x.shape for x in rows] + ([inverse.shape] if of_weights else [])
-    return [torch.empty(shape, dtype=torch.float32, device=offsets.device) for shape in shapes]
+    flat = offsets.new_empty(starts_of([x.shape for x in rows])[-1], dtype=torch.float32)
+    return [flat, offsets.new_empty(inverse.shape, dtype=torch.float32)] if of_weights else [flat]
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None:
@@ -155,7 +157,8 @@ def _backward(ctx: Any, given: Sequence[torch.Tensor | None]) -> tuple[Any, ...]
     # Rows that nothing was learned of have no gradient: one of zeros would let an optimizer's momentum move them.
     layouts = read_layout(ctx.layout).flats
     learned = {k for flat, g in zip(layouts, given, strict=True) if g is not None for k in flat.matrices}
-    grads = [grad if k in learned else None for k, grad in enumerate(made[: ctx.num_rows])]
+    found = matrices_in(made[0], [x.shape for x in rows])
+    grads = [grad if k in learned else None for k, grad in enumerate(found)]
     # torch takes an empty list of numbers for one of tensors.
     return grads, None, None, made[-1] if of_weights else None, None, None if ctx.sizes else []
 

@@ -13,14 +13,16 @@ from hypothesis import strategies as st
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from colonnade.train.gpu import launches, segment
+from colonnade.train.gpu import launches, segment, spreading
 from colonnade.train.gpu.launches import FILES, Tuning, write_add_copies, write_pool, write_spread
 from colonnade.train.gpu.module import CAPABILITIES, OPTIONS, Kernels
-from colonnade.train.gpu.segment import GpuPooling, Units, groups_of
+from colonnade.train.gpu.segment import GpuPooling
+from colonnade.train.gpu.spreading import GpuSpreading
+from colonnade.train.gpu.units import Units, groups_of
 from colonnade.train.reduce import ops
 from colonnade.train.reduce.cpu import cpu_pooling
 from colonnade.train.reduce.segment import Elements, SegmentPlan
-from colonnade.train.segments import Layout, Segment, layout_of
+from colonnade.train.segments import Layout, Segment, layout_of, matrices_in
 from tests.unit.train.gpu.devices import DEVICES
 
 TINY = Tuning(32, 2, 16, 4, 16, 3, 16, 3, samples=16, hot=3, copies=2, most_hot=4)
@@ -121,11 +123,13 @@ def check(case: Drawn, device: str, tuning: Tuning, *, deterministic: bool) -> l
     there = [None if g is None else g.to(device) for g in known]
     rows, outputs = on(device, case.rows), on(device, flats)
     shapes = [x.shape for x in rows]
-    made = pooling.spread(case.batch(device), shapes, outputs, there, rows, case.sizes, deterministic)
+    back = GpuSpreading(pooling)
+    flat = back.spread(case.batch(device), shapes, outputs, there, rows, case.sizes, deterministic)
+    made = matrices_in(flat, shapes)
     for ours, theirs in zip(made, want, strict=True):
         torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-4, atol=1e-4, equal_nan=True)
     if of_weights is not None:
-        found = pooling.weigh(case.batch(device), rows, outputs, there, case.sizes)
+        found = back.weigh(case.batch(device), rows, outputs, there, case.sizes)
         torch.testing.assert_close(found.cpu(), of_weights, rtol=1e-3, atol=1e-3, equal_nan=True)
     return made
 
@@ -183,8 +187,8 @@ def test_a_feature_in_several_outputs(device: str) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_hot_rows_are_added_in_copies(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment, "LEAST_HOT", 1)
-    monkeypatch.setattr(segment, "SAMPLE_BLOCK", 8)
+    monkeypatch.setattr(spreading, "LEAST_HOT", 1)
+    monkeypatch.setattr(spreading, "SAMPLE_BLOCK", 8)
     for weighted, merged in ((True, 1), (False, 1), (False, 100)):
         monkeypatch.setattr(launches, "MERGED", merged)
         case = drawn(4, ("sum", "mean", "max", "none", "sum"), 3, 9, dims=(8, 4), weighted=weighted)
@@ -252,12 +256,12 @@ def test_a_step_neither_copies_nor_waits() -> None:
     case = drawn(12, ("sum", "mean", "max"), 3000, 10, dims=(8, 20))
     rows = on("cuda", case.rows)
     pooling, (offsets, inverse, _) = GpuPooling(case.layout), case.batch("cuda")
-    flats = on("cuda", case.empty(0.0))
+    flats, back = on("cuda", case.empty(0.0)), GpuSpreading(pooling)
     shapes = [x.shape for x in rows]
 
     def step() -> None:
         pooling.pool((offsets, inverse, None), rows, flats, [])
-        pooling.spread((offsets, inverse, None), shapes, flats, [None, *flats[1:]], rows, [], False)
+        back.spread((offsets, inverse, None), shapes, flats, [None, *flats[1:]], rows, [], False)
 
     step()
     torch.cuda.synchronize()
