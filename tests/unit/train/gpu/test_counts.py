@@ -53,7 +53,7 @@ def counts_of(num_groups: int, monkeypatch: pytest.MonkeyPatch) -> Counts:
     return counts
 
 
-MOST_LAUNCHES, MOST_OPERATORS, MOST_WAITS = 9, 11, 2
+MOST_LAUNCHES, MOST_OPERATORS, MOST_WAITS = 9, 8, 2
 """Of one step. It waits for how many distinct keys there are, and for whether gradients are finite."""
 
 
