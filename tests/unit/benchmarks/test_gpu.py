@@ -29,6 +29,7 @@ from colonnade.testing.models import named
 from colonnade.testing.points import columns_only
 from colonnade.testing.rows import Row
 from colonnade.testing.timing import Timing
+from colonnade.train.optimizers import Adagrad
 
 SETTING = Setting(dry=True, runs=2, seconds=0.02, threads=1, say=lambda what: None)
 
@@ -211,6 +212,12 @@ def test_a_ragged_sum_that_is_off_is_seen() -> None:
     got[0, 0] = float("nan")
     got[1, 1] += 1e-2
     assert theirs.check(0, got).outside == 2 and not theirs.check(0, got[:1]).ok
+
+
+def test_a_step_that_is_off_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step, "Adagrad", lambda rate, eps: Adagrad(1.0003 * rate, eps=eps))
+    found = [x for x in step.case(SETTING) if isinstance(x, Refused)]
+    assert {x.side for x in found} == {step.OURS, step.FORWARD}
 
 
 def test_callers_take_turns_and_their_errors_come_out() -> None:
