@@ -79,11 +79,12 @@ class SegmentPlan:
         return found
 
     def sizes_of(self, elements: Elements) -> list[int]:
-        """The elements of each feature that is not pooled."""
+        """The elements of each feature that is not pooled. Facts: waits for a device once, if there is any."""
         if elements.sizes is not None:
             return list(elements.sizes)
-        offsets = elements.offsets
-        return [int(offsets[f, -1] - offsets[f, 0]) for f in self._layout.unpooled.values()]
+        features = self._layout.unpooled.values()
+        lengths = (elements.offsets[:, -1] - elements.offsets[:, 0]).tolist() if features else []
+        return [lengths[f] for f in features]
 
 
 def reference(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -22,26 +21,23 @@ def interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "group_of", lambda *given: DeviceGroup(*given))
 
 
-def engine_of(num_groups: int) -> EmbeddingEngine:
-    """Tables of as many widths, two of each."""
+def engine_of(num_groups: int, num_sequences: int = 0) -> EmbeddingEngine:
+    """Tables of as many widths, two of each, and sequences that read the first."""
     one = TableConfig("t", 1, optimizer=Adagrad(0.1))
     tables = [replace(one, name=f"t{dim}_{k}", embedding_dim=dim) for dim in range(1, num_groups + 1) for k in range(2)]
     features = [EmbeddingFeature(f"f{k}", table) for k, table in enumerate(tables)]
-    return EmbeddingEngine(features, {"deep": [f.name for f in features]})
+    sequences = [EmbeddingFeature(f"s{k}", tables[0], "none") for k in range(num_sequences)]
+    outputs = {"deep": [f.name for f in features]} | {s.name: [s.name] for s in sequences}
+    return EmbeddingEngine([*features, *sequences], outputs)
 
 
 def batch_of(engine: EmbeddingEngine) -> dict[str, Ragged]:
     return {f.name: Ragged.of(torch.tensor([5, 6, 5]), torch.tensor([0, 2, 3])) for f in engine.features}
 
 
-def step(engine: EmbeddingEngine, batch: Any) -> None:
-    engine(batch)["deep"].sum().backward()
-    engine.step()
-
-
-def counts_of(num_groups: int, monkeypatch: pytest.MonkeyPatch) -> Counts:
+def counts_of(num_groups: int, monkeypatch: pytest.MonkeyPatch, num_sequences: int = 0) -> Counts:
     """Of a step whose keys all have rows."""
-    engine = engine_of(num_groups)
+    engine = engine_of(num_groups, num_sequences)
     assert len(engine.groups) == num_groups
     packed = module.pack([f.name for f in engine.features], batch_of(engine))
     for _ in range(2):
@@ -62,6 +58,12 @@ def test_nothing_grows_with_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     assert few == many
     launches, operators, waits = many.totals
     assert launches <= MOST_LAUNCHES and operators <= MOST_OPERATORS and waits <= MOST_WAITS, many
+
+
+def test_sequences_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    none, few, many = (counts_of(1, monkeypatch, num_sequences=n) for n in (0, 1, 3))
+    assert few.launches == many.launches and few.waits == many.waits
+    assert many.waits.total() == none.waits.total() + 1
 
 
 if __name__ == "__main__":
