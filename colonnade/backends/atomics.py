@@ -77,6 +77,22 @@ pause: Callable[[], None] = _pause
 
 
 @intrinsic
+def _cycles(typing: Any) -> Any:
+    """The CPU's clock in ticks of any length; 0 where programs may not read it."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        if platform.machine() not in ("x86_64", "AMD64"):
+            return ir.Constant(I64, 0)
+        kind = ir.FunctionType(I64, [])
+        return builder.call(cgutils.get_or_insert_function(builder.module, kind, "llvm.readcyclecounter"), [])
+
+    return types.int64(), generate
+
+
+cycles: Callable[[], int] = _cycles
+
+
+@intrinsic
 def _system_call(typing: Any, number: Any, a: Any, b: Any, c: Any, d: Any) -> Any:
     """libc's `syscall` with four operands."""
 

@@ -103,6 +103,10 @@ class DensePlan:
         values = {name: self._template[slot] for name, slot in self._names.items() if slot in self._known}
         return tuple(self._left), {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
 
+    def op(self, name: str) -> Callable[..., Any] | None:
+        """What runs in the place of instructions of a name, where that is not torch's op."""
+        return self._ops.get(name)
+
     def run(self, values: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
         """The outputs by name, from the inputs and buffers by name."""
         env = self._template.copy()

@@ -21,6 +21,9 @@ from colonnade.backends.memory import kernel, load_i64
 
 WORK = 144
 """Where in a job's context the address of its worker lies, a C function `int64 f(context)`. Units: bytes."""
+FIRST, LAST = 160, 168
+"""Where in the context of a job that somebody else divides the rows to be done begin and end; 0 in a job that workers
+divide among themselves."""
 LINE = 64
 TURN, OPEN, ACTIVE, SLEEPERS, LOCK, STOP, SEATS, CALL = (LINE * k for k in range(8))
 """Number of the job; 1 while it may be joined; helpers at work; helpers asleep; 1 while a caller holds the pool; 1 when

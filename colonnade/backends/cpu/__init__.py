@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from colonnade.backends.cpu.backend import CpuBackend, CpuColumns
+from colonnade.backends.cpu.backend import CpuBackend
+from colonnade.backends.cpu.columns import CpuColumns
 
 __all__ = ["CpuBackend", "CpuColumns"]

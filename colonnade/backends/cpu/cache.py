@@ -34,7 +34,7 @@ PARTS = (elements, lookups, single, pooling, pooled, tokens, long_rows, unpooled
 
 TRANSFORM = frozenset({"transform.py", "transform_code.py", "transform_plan.py"})
 """Files of what is compiled apart."""
-NOT_COMPILED = frozenset({"backend.py", "context.py", "descriptor.py"} | TRANSFORM)
+NOT_COMPILED = frozenset({"backend.py", "columns.py", "context.py", "descriptor.py", "flow.py"} | TRANSFORM)
 """Files of this package that nothing of the compiled code comes from."""
 ELSEWHERE = (atomics, jobs, lanes, memory, fingerprint, logarithm, murmur, quantize, siphash, word_map)
 """Other modules that compiled functions or numbers in them come from."""

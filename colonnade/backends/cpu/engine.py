@@ -14,6 +14,7 @@ from colonnade.backends.cpu.rows import LINE
 from colonnade.backends.cpu.scratch import AHEAD, AHEAD_LINES, SCRATCH_BYTES
 from colonnade.backends.cpu.units import run_numeric, run_pooled, run_single, run_split, run_spread
 from colonnade.backends.cpu.widen import put_row
+from colonnade.backends.jobs import FIRST, LAST
 from colonnade.backends.memory import kernel, load_i64, store_i64
 
 LINES_A_ROW = 8
@@ -54,9 +55,33 @@ def _look_ahead(call: int, s: int, item: int, number: int, rows: int) -> None:
 
 
 @kernel
+def _block(call: int, block: int, s: int, begin: int, end: int) -> None:
+    kind = load_i64(block + w.KIND)
+    if kind == w.SINGLE:
+        run_single(call, block, s, begin, end)
+        return
+    for c in range(load_i64(block + w.COUNT)):
+        _column(call, kind, load_i64(block + w.COLUMN) + w.DESCRIPTOR_BYTES * c, s, begin, end)
+
+
+@kernel
+def _rows(call: int, s: int, begin: int, end: int) -> None:
+    """Every block of some rows."""
+    for number in range(load_i64(call + w.ITEMS)):
+        _look_ahead(call, s, number, number, end - begin)
+        _block(call, load_i64(call + w.BLOCKS) + w.BLOCK_BYTES * number, s, begin, end)
+
+
+@kernel
 def work(call: int) -> int:
-    """Claim and run items of a call until none is left: a caller and its helpers run this at the same time."""
+    """Claim and run items of a call until none is left: a caller and its helpers run this at the same time.
+
+    Where the context says which rows are to be done, run every block of these.
+    """
     s = _memory()
+    if load_i64(call + LAST) > 0:
+        _rows(call, s, load_i64(call + FIRST), load_i64(call + LAST))
+        return 0
     items, chunks, rows = load_i64(call + w.ITEMS), load_i64(call + w.CHUNKS), load_i64(call + w.CHUNK_ROWS)
     batch = load_i64(call + w.BATCH)
     while True:
@@ -67,13 +92,9 @@ def work(call: int) -> int:
         block = load_i64(call + w.BLOCKS) + w.BLOCK_BYTES * number
         begin = (item - number * chunks) * rows
         end = min(begin + rows, batch)
-        kind, word = load_i64(block + w.KIND), load_i64(block + w.BLOCK_OFFSETS)
+        word = load_i64(block + w.BLOCK_OFFSETS)
         if word != 0:
             offsets, part = load_i64(call + word), item - number * chunks
             begin, end = cut(offsets, batch, part, chunks), cut(offsets, batch, part + 1, chunks)
-        if kind == w.SINGLE:
-            _look_ahead(call, s, item, number, end - begin)
-            run_single(call, block, s, begin, end)
-        else:
-            for c in range(load_i64(block + w.COUNT)):
-                _column(call, kind, load_i64(block + w.COLUMN) + w.DESCRIPTOR_BYTES * c, s, begin, end)
+        _look_ahead(call, s, item, number, end - begin)
+        _block(call, block, s, begin, end)

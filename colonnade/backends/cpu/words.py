@@ -74,6 +74,7 @@ NEXT = 64  # the next item to be claimed; on a cache line of its own
 FAILED = 128  # 1 after an id outside its table, under the policy error
 ZEROED = 136  # ids replaced by a row of zeros
 WORKERS = 152  # threads that claim items: one that runs an item likely claims the one so many later next
+# At FIRST and LAST of jobs.py (160, 168) lie the rows to be done, where a tape calls the engine.
 SOURCES = 192  # addresses of the buffers, in the order of DTYPES, string data last
 DTYPES = ("float32", "float64", "int32", "int64", "string")
 STRING_DATA = SOURCES + 8 * len(DTYPES)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 import torch
 
 from colonnade.backends.cpu import CpuBackend
-from colonnade.backends.cpu.backend import Begun, CpuColumns
+from colonnade.backends.cpu.columns import Begun, CpuColumns
 from colonnade.backends.gpu import diagnose
 from colonnade.backends.gpu.columns import GpuColumns, Sources
 from colonnade.backends.gpu.header import Header

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from colonnade.backends.atomics import atomic_add
+from colonnade.backends.atomics import atomic_add, call_worker, cycles
+from colonnade.backends.jobs import FIRST, LAST, WORK
 from colonnade.backends.lanes import (
     LANES,
     add_lanes,
@@ -324,14 +325,40 @@ def _seated(call: int) -> int:
 
 
 @kernel
+def _lead(mine: int, table: int, lead: int, row: int, rows: int) -> None:
+    """Do the leading job for the rows of a tile. Facts: row `row` then lies where the memory of each result begins."""
+    for k in range(load_i64(table)):
+        entry = table + 8 + w.ENTRY_BYTES * k
+        base = mine + load_i64(entry + w.OWN_WORD)
+        address = load_i64(mine + w.BASES) + load_i64(entry + w.SCRATCH_OFFSET) - row * load_i64(base + 8)
+        store_i64(base, address)
+        store_i64(lead + load_i64(entry + w.LEAD_WORD), address)
+    store_i64(lead + FIRST, row)
+    store_i64(lead + LAST, row + rows)
+    call_worker(load_i64(lead + WORK), lead)
+
+
+@kernel
 def work(call: int) -> int:
     """Every step on every tile that is still to be claimed: a caller and its helpers run this at the same time."""
     count, rows, steps = load_i64(call + w.COUNT), load_i64(call + w.ROWS), load_i64(call + w.STEPS)
     tile, mine = load_i64(call + w.TILE_ROWS), _seated(call)
+    lead, table = load_i64(call + w.LEAD), load_i64(call + w.FILLED)
+    if lead != 0:
+        lead += (mine - call) // load_i64(call + w.CONTEXT_BYTES) * load_i64(call + w.LEAD_BYTES)
+    led, spent, ended = 0, 0, cycles()
     while True:
         row = tile * atomic_add(call + w.NEXT, 1)
         if row >= rows:
+            store_i64(mine + w.LED_TICKS, led)
+            store_i64(mine + w.TICKS, spent)
             return 0
         taken = min(tile, rows - row)
+        if lead != 0:
+            _lead(mine, table, lead, row, taken)
+        began = cycles()
+        led += began - ended
         for k in range(count):
             _step(mine, steps + k * w.STEP_BYTES, row, taken)
+        ended = cycles()
+        spent += ended - began

@@ -27,6 +27,8 @@ HEADER = w.BASES // 8
 PAIR = w.BASE_BYTES // 8
 PARALLEL_WORK = 1 << 20
 """Multiplications from which on helpers give more than they cost: some 20 microseconds."""
+Form = tuple[str, tuple[int, ...], torch.dtype]
+"""Of a value: its name, its shape behind the rows, its dtype."""
 TILES_A_THREAD = 2
 LEAST_ROWS = 12
 """Of a tile, where several threads share few rows."""
@@ -50,8 +52,8 @@ class Tape:
     steps: Array
     constants: Sequence[Array]
     scratch: int
-    operands: tuple[tuple[str, tuple[int, ...], torch.dtype], ...]
-    results: tuple[tuple[str, tuple[int, ...], torch.dtype], ...]
+    operands: tuple[Form, ...]
+    results: tuple[Form, ...]
     plain: DensePlan
     symbol: str
     work: int
@@ -60,14 +62,14 @@ class Tape:
     tile: int
 
 
-class _Call:
+class Context:
     """The contexts of one call at a time, one a thread; reused."""
 
-    def __init__(self, tape: Tape, code: Code, num_tensors: int) -> None:
+    def __init__(self, tape: Tape, code: Code, num_tensors: int, scratch: int) -> None:
         size = -(-8 * (HEADER + PAIR * (w.TENSORS + num_tensors)) // ALIGNMENT) * ALIGNMENT
         raw = aligned(tape.threads * size)
-        self._scratch = [aligned(tape.scratch) for _ in range(tape.threads)]
-        contexts = raw.view(np.int64).reshape(tape.threads, -1)
+        self._scratch = [aligned(scratch) for _ in range(tape.threads)]
+        self.contexts = contexts = raw.view(np.int64).reshape(tape.threads, -1)
         contexts[:, HEADER] = [scratch.ctypes.data for scratch in self._scratch]
         array = contexts.reshape(-1)
         array[w.COUNT // 8] = len(tape.steps) // (w.STEP_BYTES // 8)
@@ -78,6 +80,23 @@ class _Call:
         self.address = int(array.ctypes.data)
 
 
+def place_tensor(
+    words: memoryview, at: int, tensor: torch.Tensor, form: Form, rows: int, held: list[torch.Tensor]
+) -> None:
+    """Write where an operand lies. held: what must live until the call has ended.
+
+    Errors: ShapeError where it does not have the form that the program says.
+    """
+    name, shape, dtype = form
+    if tensor.shape != (rows, *shape) or tensor.dtype != dtype:
+        raise ShapeError("a value of another form", where=name, got=f"{tensor.dtype}{tuple(tensor.shape)}")
+    if tensor.dim() > 1 and tensor.stride(-1) != 1 and tensor.shape[-1] != 1:
+        tensor = tensor.contiguous()
+        held.append(tensor)
+    words[at] = tensor.data_ptr()
+    words[at + 1] = tensor.stride(0) * tensor.itemsize
+
+
 class TapeCall:
     """An op of the dense rest: `(rows, tensor, ..) -> (result, ..)`. Facts: any thread may call it at any time.
 
@@ -86,57 +105,51 @@ class TapeCall:
     """
 
     def __init__(self, tape: Tape, arrays: Container[str] = ()) -> None:
-        self._tape = tape
-        self._code = TAPES.warm()
-        self._calls: list[_Call] = []
+        self.tape = tape
+        self.code = TAPES.warm()
+        self._calls: list[Context] = []
         self._plain_operands = frozenset(tape.plain.sources)
         self._made = tuple((shape, numpy_dtype(dtype), name in arrays) for name, shape, dtype in tape.results)
 
     def __call__(self, rows: int, *tensors: torch.Tensor) -> tuple[Any, ...]:
-        tape = self._tape
+        tape = self.tape
         if rows > tape.most or rows == 0:
             return self._by_torch(rows, tensors)
         made = [np.empty((rows, *shape), dtype) for shape, dtype, _ in self._made]
         try:
             call = self._calls.pop()
         except IndexError:
-            call = _Call(tape, self._code, len(tensors) + len(made))
+            call = Context(tape, self.code, len(tensors) + len(made), tape.scratch)
         words = call.words
         words[w.ROWS // 8] = rows
         words[w.NEXT // 8] = words[w.SEAT // 8] = 0
         helpers = self._share(words, rows)
         at = HEADER + PAIR * w.TENSORS
-        held = []
-        for tensor, (name, shape, dtype) in zip(tensors, tape.operands, strict=True):
-            if tensor.shape != (rows, *shape) or tensor.dtype != dtype:
-                raise ShapeError("a value of another form", where=name, got=f"{tensor.dtype}{tuple(tensor.shape)}")
-            if tensor.dim() > 1 and tensor.stride(-1) != 1 and tensor.shape[-1] != 1:
-                tensor = tensor.contiguous()
-                held.append(tensor)
-            words[at] = tensor.data_ptr()
-            words[at + 1] = tensor.stride(0) * tensor.itemsize
+        held: list[torch.Tensor] = []
+        for tensor, form in zip(tensors, tape.operands, strict=True):
+            place_tensor(words, at, tensor, form, rows, held)
             at += PAIR
         for array in made:
             words[at] = address_of(array)
             words[at + 1] = array.strides[0]
             at += PAIR
-        self._code.run(call.address, POOL.address, helpers)
+        self.code.run(call.address, POOL.address, helpers)
         self._calls.append(call)
         given = zip(made, self._made, strict=True)
         return tuple([array if is_array else torch.from_numpy(array) for array, (_, _, is_array) in given])
 
     def _share(self, words: memoryview, rows: int) -> int:
         """Say how many rows a tile has; gives the number of helpers."""
-        tape, helpers, tile = self._tape, 0, self._tape.tile
+        tape, helpers, tile = self.tape, 0, self.tape.tile
         if tape.threads > 1 and rows > LEAST_ROWS and rows * tape.work > PARALLEL_WORK:
-            helpers = POOL.helpers(tape.threads - 1, self._code.helper)
+            helpers = POOL.helpers(tape.threads - 1, self.code.helper)
             part = -(-rows // (TILES_A_THREAD * (helpers + 1)))
             tile = min(tile, max(LEAST_ROWS, part + -part % LEAST_ROWS))
         words[w.TILE_ROWS // 8] = tile
         return helpers
 
     def _by_torch(self, rows: int, tensors: Sequence[torch.Tensor]) -> tuple[Any, ...]:
-        tape = self._tape
+        tape = self.tape
         given = {k: v for (k, _, _), v in zip(tape.operands, tensors, strict=True) if k in self._plain_operands}
         found = tape.plain.run(given, {tape.symbol: rows})
         results = zip(tape.results, self._made, strict=True)

@@ -27,11 +27,22 @@ ROWS = 8
 STEPS = 16  # address
 TILE_ROWS = 24  # rows that pass through all steps at a time
 CONTEXT_BYTES = 32
+LEAD = 40  # address of contexts of another job, one for each thread, that is done for the rows of a tile first; or 0
+LEAD_BYTES = 48  # of each
+FILLED = 56  # address of a table of what that job writes: the number of entries, and these
 NEXT = 64  # tile to claim, a cache line of its own with
 SEAT = 72  # the context to claim
+LED_TICKS = 80  # what a thread spent on the job that leads
+TICKS = 88  # and on the steps
 BASES = 160  # behind jobs.WORK: an address and the stride of its rows, for each base
 BASE_BYTES = 16
 SCRATCH, CONSTANTS, TENSORS = 0, 1, 2  # bases; tensors from there on
+
+# An entry of what a leading job writes. It lies in scratch memory, where the rows of a tile follow one another.
+OWN_WORD = 0  # where in this context its base lies
+LEAD_WORD = 8  # where in the context of that job its address lies
+SCRATCH_OFFSET = 16
+ENTRY_BYTES = 24
 
 ADD, SUB, MUL, DIV, MINIMUM, MAXIMUM, COMPARE, PRODUCT, SELECT, SIFT, GATHER = range(11)
 COPY, COPY_WIDE, RELU_OF = range(11, 14)

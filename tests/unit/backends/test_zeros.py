@@ -81,7 +81,7 @@ def codes(plan: DensePlan) -> set[int]:
     found: set[int] = set()
     for op in plan._ops.values():
         if isinstance(op, TapeCall):
-            found |= set(op._tape.steps.reshape(-1, w.STEP_BYTES // 8)[:, w.CODE // 8].tolist())
+            found |= set(op.tape.steps.reshape(-1, w.STEP_BYTES // 8)[:, w.CODE // 8].tolist())
     return found
 
 

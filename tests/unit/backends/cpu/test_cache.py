@@ -28,7 +28,7 @@ import sys
 import time
 import numpy as np
 from pathlib import Path
-from colonnade.backends.cpu import backend, cache
+from colonnade.backends.cpu import cache, columns
 if sys.argv[1] == "import":
     assert cache.ENGINE.import_code(Path(sys.argv[2]))
 if sys.argv[1] == "slow":
@@ -42,7 +42,7 @@ from tests.unit.backends.cpu.columns import Maker, check
 maker = Maker(3)
 for _ in range(12):
     maker.column()
-backend.PARALLEL_NANOSECONDS = 0  # with helpers: they must not keep the process from ending
+columns.PARALLEL_NANOSECONDS = 0  # with helpers: they must not keep the process from ending
 check(maker.case(70), threads=2)
 print("right")
 """

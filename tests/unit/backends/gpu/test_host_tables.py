@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.backends.backend import layouts
-from colonnade.backends.cpu import backend as cpu
+from colonnade.backends.cpu import columns as cpu
 from colonnade.backends.feed import FeedReader, Request
 from colonnade.backends.gpu.backend import GpuBackend
 from colonnade.backends.gpu.host_tables import PlacedColumns, Pooling, divide
