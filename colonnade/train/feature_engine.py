@@ -92,6 +92,13 @@ class FeatureEngine(torch.nn.Module):
         """The transform on the CPU, whose loops are compiled when it is first asked for."""
         return FusedTransform(self.features)
 
+    def __reduce__(self) -> str:
+        """Errors: OptionError. Compiled transforms belong to their process."""
+        raise OptionError(
+            "an engine of features is neither copied nor pickled",
+            help="make one of the same features, and load this one's state_dict() into it",
+        )
+
     def _runs_of(self, names: Sequence[str]) -> list[tuple[list[str], int, int]]:
         """Neighbours of an output that are dense, or are not: from which column of its pooled rows to which."""
         made, at = [], 0

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+import pickle
 from typing import Any
 
 import numpy as np
@@ -229,3 +231,13 @@ def test_state_is_kept_like_that_of_any_module() -> None:
     made.eval()
     other.eval()
     assert torch.equal(made(batch())["city"], other(batch())["city"])
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, pickle.dumps])
+def test_a_copy_is_refused_and_a_state_is_taken(way: Any) -> None:
+    made, other = engine(), engine()
+    made(batch())
+    with pytest.raises(OptionError, match="neither copied nor pickled"):
+        way(made)
+    other.load_state_dict(made.state_dict())
+    assert all(torch.equal(x, other.state_dict()[name]) for name, x in made.state_dict().items())
