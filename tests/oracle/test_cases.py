@@ -116,8 +116,32 @@ def vector(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return {"ids": ids}, layer(tf, {"ids": ids}, tf.feature_column.embedding_column(of, 1, initializer=counted(tf)))
 
 
+def plain(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A lookup that no guard stands before: an id that is negative is as wrong as one that is too large."""
+    ids = tf.compat.v1.placeholder(tf.int64, (None, 1), "ids")
+    rows = tf.compat.v1.get_variable("plain_rows", (14, 1), initializer=counted(tf))
+    return {"ids": ids}, {"out": tf.gather(rows, ids[:, 0])}
+
+
+def uncut(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Buckets without a boundary: all values are in the first."""
+    value = tf.compat.v1.placeholder(tf.float32, (None, 1), "x")
+    rows = tf.compat.v1.get_variable("uncut_rows", (2, 1), initializer=counted(tf))
+    return {"x": value}, {"out": tf.gather(rows, tf.raw_ops.Bucketize(input=value[:, 0], boundaries=[]))}
+
+
+def cancelling(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Weights that nothing prunes, so that they may cancel."""
+    ids = tf.compat.v1.sparse_placeholder(tf.int64, (None, None), "ids")
+    weights = tf.compat.v1.placeholder(tf.float32, (None,), "weights")
+    rows = tf.compat.v1.get_variable("weighed_rows", (3, 1), initializer=counted(tf))
+    out = tf.nn.embedding_lookup_sparse(rows, ids, ids.with_values(weights), combiner="mean")
+    return {"ids": ids, "weights": weights}, {"out": out}
+
+
 BUILDS: dict[str, Build] = {
-    build.__name__: build for build in (identity, several, numeric, mixed, named, buckets, shared, vector)
+    build.__name__: build
+    for build in (identity, several, numeric, mixed, named, buckets, shared, vector, plain, uncut, cancelling)
 }
 
 
@@ -138,6 +162,20 @@ def test_an_id_outside_its_table_is_an_error_everywhere(models: dict[str, Model]
         assert part in str(caught.value), part
     # The executable is as good as before.
     assert models["identity"].compiled(target)({"ids": column([3])})["out"].tolist() == [[4.0]]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("bad", [-1, 14, 104, 2**32 + 3, -(2**63)])
+def test_an_id_that_no_guard_drops_is_an_error_of_either_sign(models: dict[str, Model], target: str, bad: int) -> None:
+    feed = {"ids": column([3, bad, 13])}
+    with pytest.raises(OracleError, match="is not in"):
+        models["plain"].tensorflow.run(feed)
+    with pytest.raises(IdRangeError) as caught:
+        models["plain"].compiled(target)(feed)
+    assert "column 'ids'" in str(caught.value) and f"id {bad}" in str(caught.value) and "row 1" in str(caught.value)
+    zero = models["plain"].compiled(target, "zero")
+    before = zero.report().zeroed_ids
+    assert zero(feed)["out"].tolist() == [[4.0], [0.0], [14.0]] and zero.report().zeroed_ids - before == 1
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -163,6 +201,18 @@ def test_several_ids_a_row(models: dict[str, Model]) -> None:
 
 def test_a_feature_without_a_second_axis(models: dict[str, Model]) -> None:
     assert models["vector"].answer({"ids": np.array([3, -1, 13])}).tolist() == [[4.0], [0.0], [14.0]]
+
+
+# -- weights that nothing prunes ---------------------------------------------------------------------------------------
+@pytest.mark.parametrize("ids", [[1, 1, 2], [0, 2, 1]])
+def test_weights_that_cancel_divide_nothing(models: dict[str, Model], ids: list[int]) -> None:
+    feed = {
+        "ids": np.array(ids),
+        "ids.indices": np.array([[0, 0], [0, 1], [1, 0]]),
+        "ids.dense_shape": np.array([2, 2]),
+        "weights": np.array([1, -1, 0.5], F32),
+    }
+    assert models["cancelling"].answer(feed).tolist() == [[0.0], [ids[2] + 1.0]]
 
 
 # -- order of the concatenation ----------------------------------------------------------------------------------------
@@ -200,6 +250,11 @@ def test_bucket_of_nan_signed_zero_and_infinities(models: dict[str, Model]) -> N
     values = column([-1, 0, -0.0, 10, np.nan, np.inf, -np.inf, denormal, -denormal, np.nextafter(F32(10), F32(0))], F32)
     ids = models["buckets"].answer({"x": values})[:, 0] - 1
     assert ids.tolist() == [0, 1, 1, 2, 3, 3, 0, 1, 1, 1]
+
+
+def test_without_a_boundary_all_values_are_in_one_bucket(models: dict[str, Model]) -> None:
+    values = column([1, np.nan, -np.inf, np.inf, -0.0], F32)
+    assert models["uncut"].answer({"x": values})[:, 0].tolist() == [1.0] * 5
 
 
 @pytest.mark.parametrize("boundaries", [[10.0, 0.0], [0.0, 10.0, 5.0], [0.0, float("nan"), 1.0]])

@@ -105,6 +105,20 @@ def test_a_vocabulary_file_with_an_empty_line_is_refused(tmp_path: Path, content
         compiled(path, "cpu")
 
 
+@pytest.mark.parametrize("content", [b"a\nb\na\n", b"a\na\nb\n", b"a\r\nb\r\na\r\n"])
+def test_a_vocabulary_file_with_a_word_twice_is_refused(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(ValueError, match="repeated term"):
+        tensorflow().keras.layers.StringLookup(vocabulary=["a", "b", "a"])
+    file = tmp_path / "words.txt"
+    file.write_bytes(CONTENTS["newline"])
+    path = exported(tmp_path / "model", "string", {"out": looked_up(str(file))})
+    (path / "assets" / "words.txt").write_bytes(content)
+    with pytest.raises(OracleError, match="different value for same key"):
+        TensorFlowModel(path)
+    with pytest.raises(ImportFailure, match="keys with two values"):
+        compiled(path, "cpu")
+
+
 def test_a_check_of_unknown_words_is_not_dropped(tmp_path: Path) -> None:
     """Without a place for unknown words Keras raises: here such a word is an id outside the table."""
     path = exported(tmp_path / "model", "string", {"none": looked_up(["a", "b"], num_oov_indices=0)})
