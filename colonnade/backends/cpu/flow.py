@@ -29,6 +29,8 @@ Array = npt.NDArray[Any]
 
 MULTIPLICATIONS = 30
 """That a thread does in a nanosecond."""
+FEW_ROWS, SMALL = 128, 1 << 16
+"""Rows up to which one call is faster, and elements of matrices, which each tile reads, up to which it always is."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,12 @@ class _Flow:
     strides: Mapping[str, int]
     outputs: tuple[tuple[str, int], ...]
     rows: str
+
+    @property
+    def most(self) -> int:
+        """Rows up to which it is the faster way."""
+        tape = self.led.tape
+        return tape.most if tape.work <= SMALL else min(tape.most, FEW_ROWS)
 
     def call(self) -> tuple[Any, LedCall]:
         """Contexts of the columns, and of the tape."""
@@ -62,7 +70,7 @@ class FlowRunner(HostRunner):
         Errors: those of `HostRunner.run`.
         """
         flow = self._flow
-        if flow is None or not 0 < request.packed[0].rows <= flow.led.tape.most:
+        if flow is None or not 0 < request.packed[0].rows <= flow.most:
             return super().run(request, room)
         packed = request.packed[0]
         began = time.perf_counter_ns()

@@ -117,6 +117,20 @@ def test_answers_of_every_number_of_rows(threads: int, monkeypatch: pytest.Monke
     assert report.columns_seconds > 0 and report.dense_seconds > 0
 
 
+def test_many_rows_of_large_matrices_go_the_way_they_went(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(flow, "SMALL", 0)
+    ours = made()
+    given = feed(flow.FEW_ROWS + 1)
+    few = {**given, **_head(given, flow.FEW_ROWS)}
+    flowing = ours(few)
+    assert len(ours.runner._flows) == 1  # type: ignore[attr-defined]
+    ours.runner._flows.clear()  # type: ignore[attr-defined]
+    many = ours(given)
+    assert not ours.runner._flows  # type: ignore[attr-defined]
+    for name, value in flowing.items():
+        np.testing.assert_array_equal(many[name][: flow.FEW_ROWS], value)
+
+
 def _head(given: dict[str, Any], rows: int) -> dict[str, Any]:
     offsets = given["r.offsets"][: rows + 1]
     return {"i": given["i"][:rows], "r": given["r"][: offsets[-1]], "r.offsets": offsets, "f": given["f"][:rows],
