@@ -22,13 +22,13 @@ from colonnade.passes.extract_columns import extract
 from colonnade.passes.splat import whole
 
 EXACT = 2**24
-"""Integers up to here are float32 numbers, of which boundaries are."""
+"""Integers up to here are float32 numbers, of which boundaries are; the next one below the least rounds up to it."""
 
 
 class MarkMasks(Pass):
     """`compare(x, constant)`, x words or ids looked up by words, is the lookup of 0 or 1, compared with 0.
 
-    Legal: x is of all elements of fields, in order, and the constant is one value, within 2^24 where it is a bound.
+    Legal: x is of all elements of fields, in order, and the constant is one value, within 2^24 where it is a bound (-2^24 is none).
     Only what the dense rest cannot compute itself is marked: fields of strings, and vocabularies.
     """
 
@@ -86,7 +86,7 @@ def _numbered(kind: str, x: Node, value: object, editor: Editor) -> tuple[Node, 
     if kind not in ("ge", "gt", "lt", "le") or dtype not in facts.INTEGER or not isinstance(value, int):
         return None
     bound = value + (kind in ("gt", "le"))
-    if abs(bound) > EXACT:
+    if not -EXACT < bound <= EXACT:
         return None
     found = editor.add(Bucketize(Const(np.array([bound], np.float32))), x)
     return found, (0, 1) if kind in ("ge", "gt") else (1, 0)

@@ -44,11 +44,22 @@ def test_ids_of_words(kind: str, bound: int) -> None:
     assert marked(b, b.add(Compare(kind), ids, np.array(bound)), [{"x": WORDS}, {"x": WORDS[:0]}])
 
 
-@pytest.mark.parametrize(("bound", "kind", "exact"), [(EXACT, "ge", True), (EXACT, "lt", True), (EXACT, "gt", False)])
+@pytest.mark.parametrize(
+    ("bound", "kind", "exact"),
+    [
+        (EXACT, "ge", True),
+        (EXACT, "lt", True),
+        (EXACT, "gt", False),
+        (-EXACT, "gt", True),
+        (-EXACT, "ge", False),
+        (-EXACT, "lt", False),
+    ],
+)
 def test_a_bound_is_a_float(bound: int, kind: str, exact: bool) -> None:
-    """By a hair: 2^24 + 1 is no float32."""
+    """By a hair: 2^24 + 1 is no float32, and -2^24 - 1 is rounded to -2^24."""
     b = Builder()
-    ids = vocabulary(b, b.input("x", "string", "B", 3), EXACT, EXACT + 1)
+    sign = 1 if bound > 0 else -1
+    ids = vocabulary(b, b.input("x", "string", "B", 3), sign * EXACT, sign * (EXACT + 1))
     assert marked(b, b.add(Compare(kind), ids, np.array(bound)), [{"x": WORDS}]) == exact
 
 
