@@ -7,6 +7,7 @@ which turn out not to be zero count as they should.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,9 @@ def mostly_zero(program: Program, tables: Mapping[str, Rows]) -> dict[str, Range
 
 
 def _note(found: dict[str, Ranges], name: str, ranges: Sequence[tuple[int, int]]) -> None:
+    """Facts: what is placed over a range of marks hides it, so that ranges which overlap say nothing."""
     kept = tuple(sorted((b, e) for b, e in ranges if e - b >= LEAST_WIDTH))
-    if kept:
+    if kept and all(end <= begin for (_, end), (begin, _) in pairwise(kept)):
         found[name] = kept
 
 
@@ -85,7 +87,7 @@ def _either(args: Sequence[Any], found: Mapping[str, Ranges]) -> Sequence[tuple[
 
 
 def _slice(args: Sequence[Any], found: Mapping[str, Ranges]) -> Sequence[tuple[int, int]]:
-    if len(args) != 4 or args[1] not in (1, -1) or not all(isinstance(a, int) for a in args[2:]):
+    if len(args) != 4 or args[1] not in (1, -1) or not all(isinstance(a, int) and a >= 0 for a in args[2:]):
         return ()
     _, _, begin, end = args
     return [(max(b, begin) - begin, min(e, end) - begin) for b, e in _zeros_of(args[0], found)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,19 @@ def test_what_is_no_mark() -> None:
     assert mostly_zero(program(), {**TABLES, "marks": two})["z"] == (COUNTS,)
     assert mostly_zero(program(ids=10), TABLES)["z"] == (MARKS, COUNTS)
     assert mostly_zero(program(ids=11), TABLES)["z"] == (MARKS,)
+
+
+def test_slices_from_the_end_and_what_is_placed_over_marks_say_nothing() -> None:
+    made = program()
+    part, cut, z, *rest = made.dense
+    from_the_end = line("part", "slice.Tensor", Ref("y"), 1, -42, 42)
+    assert not mostly_zero(replace(made, dense=(from_the_end, cut, z, *rest)), TABLES).keys() & {"part", "cut"}
+    over = line("z", PLACE, Ref("cut"), Ref("x"), 10)
+    placed, params = replace(made, dense=(part, cut, over, *rest)), weights()
+    assert "z" not in mostly_zero(placed, TABLES)
+    given = filled(31, "marks")
+    got, want = (answers(plan, given, 31) for plan in (taped(placed, params, 1, TABLES), DensePlan(placed, params)))
+    torch.testing.assert_close(got["r"], want["r"], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("value", [float("inf"), -float("inf"), float("nan")])
