@@ -28,7 +28,8 @@ EXACT = 2**24
 class MarkMasks(Pass):
     """`compare(x, constant)`, x words or ids looked up by words, is the lookup of 0 or 1, compared with 0.
 
-    Legal: x is of all elements of fields, in order, and the constant is one value, within 2^24 where it is a bound (-2^24 is none).
+    Legal: x is of all elements of fields, in order, and the constant is one value; a bound lies above -2^24 and within
+    2^24.
     Only what the dense rest cannot compute itself is marked: fields of strings, and vocabularies.
     """
 
