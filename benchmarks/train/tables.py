@@ -111,7 +111,8 @@ def steps(count: int, dim: int, optimizer: Optimizer) -> Iterator[Line]:
     keys, rows = keys.take(shuffled), rows[shuffled]
     right = right and torch.equal(store.gather(keys, rows), store.values(rows))
     grads, scalars = torch.randn(count, dim, device=DEVICE), torch.zeros(1, NUM_SCALARS, device=DEVICE)
-    plan = Plan.of([Part(store, optimizer, 0, rows, keys.tables, grads, optimizer.most)], DEVICE)
+    part = Part(store, optimizer, 0, rows, keys.tables, grads, optimizer.most)
+    plan = Plan.of([part], [store], DEVICE)
     barred = torch.zeros(1, dtype=torch.bool, device=DEVICE)
     plan.inspect(barred, skips=False)
     numbers = optimizer.scalars(1, 0.1)

@@ -321,7 +321,7 @@ class DeviceGroups:
                 parts.append(Part(group.store, optimizer, first, update.rows, update.tables, update.grads, most))
         if not parts:
             return None
-        plan = Plan.of(parts, self.device)
+        plan = Plan.of(parts, [group.store for group in self.groups], self.device)
         frozen = self._marked("frozen", [group.frozen for group in self.groups])
         told = plan.inspect(frozen, skips=policy.not_finite == "skip_rows").cpu().numpy()
         return DeviceUpdates(plan, bool(told[0]), told[1:] > 0)

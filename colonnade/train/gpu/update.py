@@ -90,10 +90,10 @@ class Plan:
     kinds: tuple[Kind, ...]
 
     @staticmethod
-    def of(parts: Sequence[Part], device: torch.device) -> Plan:
-        """A plan; `inspect` writes its marks."""
+    def of(parts: Sequence[Part], stores: Sequence[Store], device: torch.device) -> Plan:
+        """A plan; `inspect` writes its marks. stores: all that ever learn: code is the same whichever do now."""
         ordered = tuple(sorted(parts, key=_rule))
-        kinds = tuple(sorted({kind_of(part.store) for part in ordered}))
+        kinds = tuple(sorted({kind_of(store) for store in stores}))
         firsts = accumulate((len(part.rows) for part in ordered), initial=0)
         words = np.zeros((len(ordered), PART_WORDS), np.int64)
         for own, part, first in zip(words, ordered, firsts, strict=False):

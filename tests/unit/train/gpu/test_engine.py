@@ -19,28 +19,14 @@ from colonnade.train.eviction import Lru
 from colonnade.train.gpu.group import DeviceGroup
 from colonnade.train.initializers import Uniform
 from colonnade.train.optimizers import Adagrad, Adam, RowWiseAdagrad
-from colonnade.train.place import group_of
 from colonnade.train.ragged_rows import RaggedRows
 from colonnade.train.table_config import TableConfig
 from tests.unit.train import test_feature_engine as fields
 from tests.unit.train.gpu.devices import DEVICES
+from tests.unit.train.gpu.engines import interpreted
 
 KEYS = [-1, 0, 1, 2**63 - 1, -(2**63), 77, -(2**40), 5, 6]
 BATCH = 5
-
-
-@pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
-    """A device; interpreted kernels have that of the CPU, where tables that say so still are those of loops."""
-    made = torch.device(request.param)
-    if made.type == "cpu":
-        monkeypatch.setattr(module, "group_of", _interpreted)
-    return made
-
-
-def _interpreted(configs: Any, seed: int, budget: Any, place: torch.device) -> Any:
-    loops = configs[0].device == "cpu"
-    return group_of(configs, seed, budget, place) if loops else DeviceGroup(configs, seed, budget, place)
 
 
 def features(**options: Any) -> list[EmbeddingFeature]:
@@ -221,7 +207,7 @@ def test_rows_by_id(device: torch.device) -> None:
 def test_fields_in_and_numbers_out(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     one = fields.engine(initializer=Uniform(-1, 1))
     if device == "cpu":
-        monkeypatch.setattr(module, "group_of", _interpreted)
+        monkeypatch.setattr(module, "group_of", interpreted)
     other = fields.engine(initializer=Uniform(-1, 1)).to(device)
     assert all(isinstance(group, DeviceGroup) for group in other.embedding.groups)
     for _ in range(2):

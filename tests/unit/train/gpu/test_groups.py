@@ -9,10 +9,9 @@ import torch
 
 from colonnade.core.ragged import Ragged
 from colonnade.errors import BudgetError
-from colonnade.train import engine as module
 from colonnade.train.admission import ByCount
 from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature
-from colonnade.train.gpu import groups
+from colonnade.train.gpu import groups, update
 from colonnade.train.gpu import store as stores
 from colonnade.train.gpu.group import DeviceGroup
 from colonnade.train.gpu.module import CAPABILITIES, Kernels
@@ -20,18 +19,8 @@ from colonnade.train.gradients import GradientPolicy
 from colonnade.train.initializers import Uniform
 from colonnade.train.optimizers import Adagrad
 from colonnade.train.table_config import TableConfig
-from tests.unit.train.gpu.devices import DEVICES
-from tests.unit.train.gpu.test_engine import _interpreted
 
 SMALL, WIDE = 4, 33
-
-
-@pytest.fixture(params=DEVICES)
-def device(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.device:
-    made = torch.device(request.param)
-    if made.type == "cpu":
-        monkeypatch.setattr(module, "group_of", _interpreted)
-    return made
 
 
 def features_of(**options: object) -> list[EmbeddingFeature]:
@@ -131,6 +120,17 @@ def test_gradients_are_limited_as_on_the_cpu(device: torch.device, policy: Gradi
         rows, known = other.table(name).read(torch.arange(9))
         assert there.tolist() == known.tolist()
         torch.testing.assert_close(rows.cpu(), want)
+
+
+def test_code_is_the_same_whichever_tables_learn(device: torch.device) -> None:
+    engine = engine_of(device)
+    known = []
+    for names in (("f0", "f1"), ("f0",), ("f1",)):
+        out = engine(batch_of((3, 3, 3)))
+        sum(out[name].sum() for name in names).backward()
+        assert engine.step()
+        known.append(update.kernels_of.cache_info().currsize)
+    assert known == known[:1] * 3
 
 
 LONGS = ("stores", "parts", "tiles", "hashes", "ids", "packed_hashes", "packed_ids", "rows", "spare", "order", "bases")

@@ -72,7 +72,8 @@ def test_rows_are_those_of_the_cpu(device: str, optimizer: Optimizer, dim: int, 
         at = (address_of(chosen), address_of(keys.tables), address_of(grads))
         loop(one.at, *at, len(rows), address_of(scalars))
         on_device = [torch.from_numpy(x).to(device) for x in (chosen, keys.tables.astype(np.int32), grads)]
-        plan = Plan.of([Part(other, optimizer, 0, *on_device, most=optimizer.most)], other.device)
+        part = Part(other, optimizer, 0, *on_device, most=optimizer.most)
+        plan = Plan.of([part], [other], other.device)
         told = plan.inspect(torch.zeros(2, dtype=torch.bool, device=device), skips=False)
         assert told.tolist() == [0, 1, 1]
         plan.update(torch.from_numpy(scalars).to(device))
@@ -106,7 +107,7 @@ def test_stores_of_many_layouts_and_rules_learn_at_once(device: str) -> None:
             grads[4, 2] = torch.nan
         parts.append(Part(store, optimizer, 2 * k, rows, tables, grads, optimizer.most))
         before.append(store.values(rows))
-    plan = Plan.of(parts, torch.device(device))
+    plan = Plan.of(parts, [part.store for part in parts], torch.device(device))
     barred = torch.tensor([False] * 6 + [True, False], device=device)
     assert plan.inspect(barred, skips=False).tolist() == [1, 1, 1, 1, 1, 1, 1, 0, 1]
     assert plan.inspect(barred, skips=True).tolist() == [1, 1, 1, 1, 1, 1, 1, 0, 1]
