@@ -30,8 +30,8 @@ class _Hot:
     """Gradients while they are added up, and which rows are hot: zeros at first.
 
     flat: the gradients.   sums: from each matrix's gradient on; `firsts` on lie copies of hot rows.
-    all: int32 [M, rows], in the parts `numbers`.   rows: of the largest matrix.   listed: int64 [most hot].
-    found: int32 [2].
+    all: int32 [M, rows], in the parts `numbers`.   rows: of the largest matrix, or some more.
+    listed: int64 [most hot].   found: int32 [2].
     """
 
     flat: torch.Tensor
@@ -51,7 +51,8 @@ class _Hot:
         behind = starts_of(copies)
         memory = torch.zeros(starts[-1] + behind[-1], dtype=torch.float32, device=device)
         firsts = [starts[-1] + at - start for at, start in zip(behind[:-1], starts[:-1], strict=True)]
-        rows = max((shape[0] for shape in shapes), default=0)
+        most = max((shape[0] for shape in shapes), default=0)
+        rows = most + -most % 4  # each part begins at a multiple of 16 bytes, however many rows there are
         words = torch.zeros(rows * len(shapes) + 2, dtype=torch.int32, device=device)
         numbers = [words[rows * m : rows * (m + 1)] for m in range(len(shapes))]
         listed = torch.empty(tuning.most_hot, dtype=torch.int64, device=device)

@@ -196,6 +196,14 @@ def test_hot_rows_are_added_in_copies(device: str, monkeypatch: pytest.MonkeyPat
         check(case, device, TINY, deterministic=False)
 
 
+def test_what_a_step_makes_begins_where_the_last_did() -> None:
+    """Else code that was compiled for multiples of 16 bytes would be compiled anew for other numbers of rows."""
+    for rows in (1, 2, 3, 4, 7):
+        shapes = [torch.Size((rows, 5)), torch.Size((1, 3)), torch.Size((rows, 4))]
+        hot = spreading._Hot.of(shapes, Tuning(), torch.device("cpu"))
+        assert not any(x.data_ptr() % 16 for x in (hot.flat, hot.all, hot.found, *hot.sums, *hot.numbers))
+
+
 @pytest.mark.parametrize("device", DEVICES)
 def test_more_groups_than_one_launch_has(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment, "MOST_GROUPS", 2)
