@@ -66,8 +66,9 @@ class Loading:
         """Replace them. Errors: as of `reserve`."""
         self.reserve()
         self.group.pending.clear()
+        for table in self.group.tables:  # all before any: there is room for what replaces them, not for both
+            table.clear()
         for number, tensors in enumerate(self.tables):
-            self.group.tables[number].clear()
             self.group.fill(number, tensors)
             self._remember(number, tensors)
 

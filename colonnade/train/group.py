@@ -52,7 +52,6 @@ class Update:
     rows: Rows
     counts: Array
     grads: torch.Tensor
-
     bad: npt.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, np.bool_))
 
     @property

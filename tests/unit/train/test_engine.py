@@ -240,6 +240,18 @@ def test_a_state_that_the_last_table_has_no_memory_for_changes_nothing() -> None
     assert all(torch.equal(a, b) for a, b in zip(before.values(), small.state_dict().values(), strict=True))
 
 
+def test_a_state_needs_room_for_itself_alone() -> None:
+    """As many rows as there are, in another table of the same store."""
+    features = [EmbeddingFeature(name, TableConfig(name, 3)) for name in ("a", "b")]
+    engine, other = EmbeddingEngine(features, budget=40_000_000), EmbeddingEngine(features)
+    few, many = ids_of([[]]), ids_of([list(range(40))])
+    engine({"a": few, "b": many})
+    other({"a": many, "b": few})
+    engine.budget.most = engine.budget.used
+    engine.load_state_dict(other.state_dict())
+    assert (len(engine.table("a")), len(engine.table("b"))) == (40, 0)
+
+
 def test_a_state_says_what_made_it() -> None:
     """Between two eps lie other steps from the same state; another rate is what a schedule gives, too."""
     engine, other = one(optimizer=Adagrad(0.1, eps=1e-10)), one(optimizer=Adagrad(0.5, eps=1e-8))
