@@ -22,6 +22,7 @@ from colonnade.ir.column import Column, Slot
 from colonnade.ir.program import Buffer, Input, Output, Program, Ref
 from colonnade.ir.table import Table
 from colonnade.ops.cast import Cast
+from colonnade.ops.clip import Clip
 from colonnade.ops.keep import Keep
 from colonnade.ops.op import ExpandOp, RaggedOp
 from colonnade.ops.weigh import Weigh
@@ -154,8 +155,10 @@ class _Plain:
     def of(self, expr: Expr) -> Expr:
         """The elements. Errors: ShapeError on an op of whole rows that is none of a column's."""
         if isinstance(expr, Field):
-            is_int32 = self.features.specs[expr.name].dtype == "int32"
-            return Apply(Cast(READ_AS["int32"]), expr) if is_int32 else expr
+            dtype = self.features.specs[expr.name].dtype
+            if dtype == "bool":
+                return Apply(Clip(0, 1), expr)  # says of a request's int64 what is known of a bool
+            return Apply(Cast(READ_AS["int32"]), expr) if dtype == "int32" else expr
         assert isinstance(expr, Apply)
         if isinstance(expr.op, Keep):
             x, predicate = expr.args

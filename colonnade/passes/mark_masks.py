@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from colonnade.core import facts
 from colonnade.core.consts import Const
 from colonnade.core.expr import Apply, Field, walk
 from colonnade.ir.decoded import decoded_names
@@ -84,7 +83,7 @@ def _numbered(kind: str, x: Node, value: object, editor: Editor) -> tuple[Node, 
         wide = editor.add(Cast("int64"), x) if dtype == "int32" else x
         found = editor.add(Vocabulary(Const(keys), Const(np.array([0])), 1), wide)
         return found, (0, 1) if kind == "ne" else (1, 0)
-    if kind not in ("ge", "gt", "lt", "le") or dtype not in facts.INTEGER or not isinstance(value, int):
+    if kind not in ("ge", "gt", "lt", "le") or dtype not in ("int32", "int64") or not isinstance(value, int):
         return None
     bound = value + (kind in ("gt", "le"))
     if not -EXACT < bound <= EXACT:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from colonnade.backends.cpu import CpuBackend
 from colonnade.backends.reference import ReferenceBackend
 from colonnade.core.ragged import Ragged
 from colonnade.errors import FeatureError
@@ -16,6 +17,7 @@ from colonnade.frontends.feature_set import FeatureSet
 from colonnade.ir.check_program import check
 from colonnade.ir.program import Weights
 from colonnade.ir.text import consts_of, parse_program, print_program
+from colonnade.ops.add_place import AddPlace
 
 FIELDS = (
     FieldSpec("city", "string"),
@@ -51,6 +53,17 @@ def test_a_program_prints_parses_and_answers() -> None:
     np.testing.assert_array_equal(got["old"], [[9, 7], [8, 9]])
     np.testing.assert_array_equal(got["tags"], [(rows[1] + 3 * rows[4]) / 4, [0, 0]])
     assert got["age"][0, 0] == 0 and np.isnan(got["age"][0, 1])
+
+
+def test_a_bool_keeps_its_range() -> None:
+    wide = Feature("seen").map(AddPlace(2**63 - 2, 2), Feature("seen")).bucketize([2.0]).embed("t", dim=1)
+    features = FeatureSet([wide], [FieldSpec("seen", "bool")])
+    program = program_of(features, {"t": 2})
+    weights = Weights({"t": np.array([[7], [8]], np.float32)}, {}, {})
+    batch = {"seen": np.array([True, False])}
+    for backend in (ReferenceBackend(), CpuBackend()):
+        got = Executable(program, weights, backend)(request_of(batch, features))
+        np.testing.assert_array_equal(got["seen"], [[8], [7]])
 
 
 def test_what_no_column_can_be_is_listed() -> None:

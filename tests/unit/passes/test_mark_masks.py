@@ -63,6 +63,13 @@ def test_a_bound_is_a_float(bound: int, kind: str, exact: bool) -> None:
     assert marked(b, b.add(Compare(kind), ids, np.array(bound)), [{"x": WORDS}]) == exact
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
+def test_narrow_ids_stay(dtype: str) -> None:
+    b = Builder()
+    ids = b.add(Cast(dtype), vocabulary(b, b.input("x", "string", "B", 3), 5, 0))
+    assert not marked(b, b.add(Compare("ge"), ids, np.array(3, dtype)), [{"x": WORDS}])
+
+
 def test_a_constant_of_several_values() -> None:
     b = Builder()
     mask = b.add(Compare("ne"), b.input("x", "string", "B", 3), np.array([b"a", b"", b"a"], object))

@@ -33,7 +33,9 @@ def reasons(log: Log) -> list[str]:
 
 
 def columns(graph: Graph) -> list[Column]:
-    return [n.target.column for n in graph.nodes() if isinstance(n.target, ColumnValue)]
+    """Of lookups: a comparison of words that is left becomes a column of its own."""
+    found = [n.target.column for n in graph.nodes() if isinstance(n.target, ColumnValue)]
+    return [c for c in found if c.source != "compare"]
 
 
 def looked_up(b: Builder, ids: Any, rows: int = 4) -> Graph:

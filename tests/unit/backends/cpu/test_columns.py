@@ -12,7 +12,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from colonnade.backends.cpu import CpuBackend, backend
+from colonnade.backends.cpu import CpuBackend
+from colonnade.backends.cpu import columns as cpu_columns
 from colonnade.backends.pool import POOL
 from colonnade.core.batch import Layout, Packed, Place
 from colonnade.core.expr import Apply, Field
@@ -41,7 +42,7 @@ def test_random_columns_equal_the_reference(seed: int, num_columns: int, rows: i
 
 
 def test_many_rows_and_threads_equal_the_reference(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "PARALLEL_NANOSECONDS", 0)
+    monkeypatch.setattr(cpu_columns, "PARALLEL_NANOSECONDS", 0)
     for seed in range(3):
         maker = Maker(seed)
         for _ in range(8):
@@ -221,7 +222,7 @@ def _wide(rows: int) -> Case:
 
 
 def test_callers_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "PARALLEL_NANOSECONDS", 0)
+    monkeypatch.setattr(cpu_columns, "PARALLEL_NANOSECONDS", 0)
     case = _wide(257)
     compiled = CpuBackend().compile(case.program, case.weights, case.layout, id_policy="zero", threads=2)
     want = case.outputs()
@@ -246,7 +247,7 @@ def test_callers_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_calls_in_two_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "PARALLEL_NANOSECONDS", 0)
+    monkeypatch.setattr(cpu_columns, "PARALLEL_NANOSECONDS", 0)
     case = _wide(257)
     compiled = CpuBackend().compile(case.program, case.weights, case.layout, id_policy="zero", threads=2)
     want = case.outputs()
@@ -263,7 +264,7 @@ def test_calls_in_two_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_a_call_in_two_parts_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "PARALLEL_NANOSECONDS", 0)
+    monkeypatch.setattr(cpu_columns, "PARALLEL_NANOSECONDS", 0)
     slots = (Slot("o", 0, 3),)
     case = one(Column("c", Field("x"), "t", slots=slots), np.ones((4, 3), np.float32), "int64", 1, 300, [0] * 299 + [4])
     compiled = CpuBackend().compile(case.program, case.weights, case.layout, id_policy="error", threads=2)
@@ -281,7 +282,7 @@ def test_what_a_call_in_two_parts_refuses(monkeypatch: pytest.MonkeyPatch) -> No
 # Python warns of a fork beside threads: that it works is what is tested.
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_forked_child_runs_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backend, "PARALLEL_NANOSECONDS", 0)
+    monkeypatch.setattr(cpu_columns, "PARALLEL_NANOSECONDS", 0)
     case = _wide(100)
     compiled = CpuBackend().compile(case.program, case.weights, case.layout, id_policy="zero", threads=2)
     want = case.outputs()

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from colonnade.backends.backend import layouts
-from colonnade.backends.cpu import CpuBackend, backend, offsets
+from colonnade.backends.cpu import CpuBackend, offsets
+from colonnade.backends.cpu import columns as cpu_columns
 from colonnade.backends.cpu.scratch import TILE
 from colonnade.backends.feed import FeedReader
 from colonnade.backends.reference import ReferenceBackend
@@ -69,7 +70,7 @@ def test_the_row_of_an_element(splits: np.ndarray[Any, Any]) -> None:
 def test_threads_change_no_bit_and_equal_the_reference(case: Case) -> None:
     plans = layouts(case.program)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backend, "PARALLEL_NANOSECONDS", 0)
+        patch.setattr(cpu_columns, "PARALLEL_NANOSECONDS", 0)
         for layout, packed in zip(plans, FeedReader(case.program, plans).read(case.feed).packed, strict=True):
             outs = [{b.name: np.zeros((case.rows, b.width), np.float32) for b in case.program.buffers} for _ in "abc"]
             for out, made, threads in zip(
@@ -93,7 +94,7 @@ def program(ids: Expr = X, dtype: str = "int64", **changes: Any) -> Program:
     return Program(inputs, (Table("t", 10, 2),), (column,), (Buffer("o", B, 2),), (), ())
 
 
-def compiled(made: Program) -> backend.CpuColumns:
+def compiled(made: Program) -> cpu_columns.CpuColumns:
     (layout,) = layouts(made)
     return CpuBackend().compile(made, Weights({"t": TABLE}, {}, {}), layout, id_policy="error", threads=1)
 

@@ -7,7 +7,8 @@ import ctypes
 import numpy as np
 import pytest
 
-from colonnade.backends.cpu import CpuBackend, backend
+from colonnade.backends.cpu import CpuBackend
+from colonnade.backends.cpu import columns as cpu_columns
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.cache import ENGINE
 from colonnade.backends.cpu.descriptor import lower_columns
@@ -33,7 +34,7 @@ def test_stores_past_the_caches_fill_exactly_the_slots(
     monkeypatch: pytest.MonkeyPatch, first: int, gap: int, dim: int, more: int, kind: str
 ) -> None:
     """Slots side by side or apart, rows that begin anywhere in a line; buckets, whose lines blocks share, and ids."""
-    monkeypatch.setattr(backend, "STREAM_BYTES", 0)
+    monkeypatch.setattr(cpu_columns, "STREAM_BYTES", 0)
     rng = np.random.default_rng(dim)
     offsets = [first + c * (dim + gap) for c in range(NUM)]
     width = offsets[-1] + dim + more
