@@ -14,6 +14,7 @@ import numpy.typing as npt
 import torch
 
 from colonnade.backends.gpu.columns import TEXT_PADDING, Sources
+from colonnade.backends.gpu.copies import Moves
 from colonnade.backends.gpu.graphs import Queue, Work, host_memory
 from colonnade.backends.gpu.header import Header
 from colonnade.backends.gpu.host_tables import HostColumns
@@ -92,14 +93,14 @@ class Results:
 class Pooled:
     """What the host pools of a bucket, on its way to the device.
 
-    host, device: the block that is copied.   values: what the host writes of each layout, by its buffer.
-    moves: what lies in the block on the device, and the slot that it goes to.
+    host, device: the block that it takes up there.   values: what the host writes of each layout, by its buffer.
+    moves: what lies in the block, and the slot that it goes to.
     """
 
     host: torch.Tensor
     device: torch.Tensor
     values: tuple[Mapping[str, Array], ...]
-    moves: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+    moves: Moves
 
     @staticmethod
     def of(
@@ -118,7 +119,7 @@ class Pooled:
             for slot in columns.slots[name]
         ]
         values = tuple({name: region.of(host).numpy() for name, region in found.items()} for found in places)
-        return Pooled(host, device, values, tuple(moves))
+        return Pooled(host, device, values, Moves.of(device, moves))
 
 
 @dataclass(eq=False)

@@ -318,9 +318,7 @@ class GpuRunner:
         """Copy in what the host pooled, and run the dense rest."""
         with torch.inference_mode():
             if prepared.pooled is not None:
-                self._copies.copy(prepared.pooled.host, prepared.pooled.device)
-                for values, slot in prepared.pooled.moves:
-                    slot.copy_(values)
+                self._copies.place(prepared.pooled.host, prepared.pooled.device, prepared.pooled.moves)
                 mark("copy of host columns")
             found = self._dense.run(prepared.values, prepared.regions.sizes)
             mark("dense")
