@@ -142,7 +142,7 @@ def many(count: int, part: int) -> Iterator[Line]:
     for step, ids in enumerate(parts):
         keys = store.keys(0, ids)
         store.insert(keys, store.find(keys), step)
-        most = max(most, store.bytes / store.num_rows)
+        most = max(most, store.budget.highest / store.num_rows)
     used = torch.zeros(count, dtype=torch.bool, device=DEVICE)
     kept = 0
     for ids in parts:

@@ -30,6 +30,8 @@ FULL = 0.75
 """The share of slots in use from which on there are more."""
 GROWTH = 1.25
 SPARE = 1 << 14
+NEXT_BYTES = 1 << 27
+"""Room for the next batch may take as many bytes, or a quarter of what there is."""
 TABLE_WORDS = 8
 FINDING, MAKING, COPYING = 32, 16, 64
 """Lanes of a program: few, since the slowest search of a program holds up the others."""
@@ -128,9 +130,10 @@ class Store:
     def reserve(self, more: int, spare: int = 0) -> None:
         """Make room for so many new rows. Errors: BudgetError, before anything is changed.
 
-        spare: where memory allows, make room for so many more: the next batch, of which each key might be new, then
-        has room without a question to the device.
+        spare: where memory allows, make room for so many more, at most NEXT_BYTES or a quarter of the rows: the next
+        batch, of which each key might be new, then has room without a question to the device.
         """
+        spare = min(spare, max((self._most_rows + more) // 4, NEXT_BYTES // self.row_bytes))
         if self.has_room(more + spare):
             return
         self._measure()

@@ -161,6 +161,16 @@ def test_room_is_made_for_a_batch_more(device: str, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_room_for_the_next_batch_is_a_part_of_a_large_store(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BLOCK_BYTES", 1 << 12)
+    monkeypatch.setattr(module, "NEXT_BYTES", 1 << 12)
+    _, store = both(device, 8)
+    store.reserve(2000, 1_000_000)
+    assert store.has_room(2000 + 500) and not store.has_room(4000)
+    assert store.bytes < 1.5 * 2000 * (store.row_bytes + 8 / module.FULL)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_keys_with_one_hash_are_told_apart(device: str) -> None:
     """All keys begin their search in one bucket, and have one tag."""
     _, other = both(device)
