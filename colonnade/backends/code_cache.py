@@ -60,6 +60,9 @@ class CodeCache(Generic[Code]):
     name: of the folder in the cache and the end of its files.   what: in messages.
     sources: all files that the code is made of, numbers in it too.   compiled: compiles everything.
     code: what callers get.
+    sources_digest: of the content of these files.
+    Facts: the files are read here, when the modules are imported that they are: what is compiled later, with other
+    files in their place, bears the name of what it was made of.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class CodeCache(Generic[Code]):
         self.name = name
         self._what = what
         self._sources = sources
+        self.sources_digest = _digest_of((*sources(), Path(__file__)))
         self._results = compiled
         self._code = code
         self._lock = Lock()
@@ -86,10 +90,7 @@ class CodeCache(Generic[Code]):
 
     def _digest(self) -> str:
         """What the compiled code depends on, but for the CPU."""
-        h = hashlib.sha256()
-        for path in self._sources():
-            h.update(path.name.encode() + path.read_bytes())
-        h.update(Path(__file__).read_bytes())
+        h = hashlib.sha256(self.sources_digest.encode())
         for what in (__version__, _python_interface(), numba.__version__, llvmlite.__version__, platform.system()):
             h.update(what.encode() + b"\0")
         return h.hexdigest()[:16]
@@ -197,12 +198,14 @@ class CodeCache(Generic[Code]):
             "import sys, pathlib; sys.path.insert(0, sys.argv[5])\n"
             "from numba.core import config; config.CPU_NAME, config.CPU_FEATURES = sys.argv[1], ''\n"
             "from colonnade.backends import code_cache\n"
-            "code_cache.save(code_cache.find(*sys.argv[2:4]).build().content, pathlib.Path(sys.argv[4]))"
+            "found = code_cache.find(*sys.argv[2:4])\n"
+            "if found.sources_digest != sys.argv[6]: sys.exit('its sources have changed since they were imported')\n"
+            "code_cache.save(found.build().content, pathlib.Path(sys.argv[4]))"
         )
         with tempfile.TemporaryDirectory() as folder:
             made = Path(folder) / self.name
             here = str(Path(__file__).resolve().parents[2])  # where this very version lies, whatever else is installed
-            given = [PORTABLE, self._code.__module__, self.name, str(made), here]
+            given = [PORTABLE, self._code.__module__, self.name, str(made), here, self.sources_digest]
             command = [sys.executable or "python", "-c", program, *given]
             try:
                 done = subprocess.run(command, stderr=subprocess.PIPE, text=True, errors="replace", check=False)
@@ -221,6 +224,13 @@ class CodeCache(Generic[Code]):
                 self._carried.insert(0, folder)
         names = (self.host_file(), self.portable_file())
         return any(os.path.exists(folder / name) for name in names if name)
+
+
+def _digest_of(paths: Iterable[Path]) -> str:
+    h = hashlib.sha256()
+    for path in paths:
+        h.update(path.name.encode() + path.read_bytes())
+    return h.hexdigest()
 
 
 def _python_interface() -> str:

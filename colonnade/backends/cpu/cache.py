@@ -61,7 +61,6 @@ class Compiled:
 
 def functions() -> dict[str, tuple[Any, int]]:
     """Every function that is compiled by itself, and its number of int64 operands."""
-    tiles.load()
     found: dict[str, tuple[Any, int]] = {
         name: (tile, 4) for name, tile in sorted({**registry.MAPS, **registry.FILTERS}.items())
     }
@@ -105,4 +104,5 @@ def _compiled(results: Results) -> Compiled:
     )
 
 
+tiles.load()  # before their files are read
 ENGINE = CodeCache("cpu", "the cpu engine", _sources, _results, _compiled)

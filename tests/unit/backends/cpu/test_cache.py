@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import platform
 import shutil
@@ -21,6 +22,7 @@ from numba.core.codegen import CPUCodegen
 
 from colonnade.backends.code_cache import CodeCache, locked
 from colonnade.backends.cpu import cache
+from colonnade.backends.tape.tape import TAPES
 
 NOTICE = "compiling the cpu engine"
 ANSWER = """
@@ -179,6 +181,26 @@ def test_many_saves_share_one_portable_compile(
         exported = list(pool.map(collection.export_code, folders))
     assert len(compiled) == 1
     assert kept.read_bytes() == content and {paths[1].read_bytes() for paths in exported} == {content}
+
+
+def test_a_name_is_of_what_was_imported(tmp_path: Path) -> None:
+    source = tmp_path / "loops.py"
+    names = []
+    for text in ("x = 1", "x = 2"):
+        source.write_text(text)
+        made: CodeCache[None] = CodeCache("nothing", "nothing", lambda: [source], lambda: {}, lambda _: None)
+        names.append(made.host_file())
+        source.write_text("x = 3")
+        assert made.host_file() == names[-1]
+    assert names[0] != names[1]
+
+
+def test_portable_code_is_of_what_was_imported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Another process compiles it, from what the files then hold."""
+    stale = copy.copy(TAPES)
+    stale.sources_digest = "of other files"
+    assert stale._compiled_portably() is None
+    assert "its sources have changed since they were imported" in caplog.text
 
 
 def test_a_damaged_file_is_none(exported: Path, tmp_path: Path) -> None:
