@@ -361,5 +361,7 @@ def _unique(base: str, names: dict[str, int]) -> str:
     count = names.get(base, 0) + 1
     while count > 1 and f"{base}#{count}" in names:
         count += 1
+    made = base if count == 1 else f"{base}#{count}"
     names[base] = count
-    return base if count == 1 else f"{base}#{count}"
+    names.setdefault(made, 1)
+    return made
