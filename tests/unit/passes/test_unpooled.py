@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,21 @@ def test_an_input_that_has_the_name_of_anothers_elements() -> None:
     log = check_passes(graph, COLUMNS, [{"x": torch.tensor([[4, 0]]), "x.elements": torch.tensor([[1, 2]])}])
     assert count(graph, ColumnValue) == 1
     assert [e.reason for e in log.rejected()] == ["an input has the name 'x.elements' of the elements of 'x'"]
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(("x", "x", "x#2", "x#2"))))
+def test_a_number_behind_a_columns_name_makes_no_other_columns_name(order: tuple[str, ...]) -> None:
+    b = Builder()
+    ids = {name: b.input(name, "int64", "B") for name in ("x", "x#2")}
+    tables = [b.table(f"t{k}", 9, 3, seed=k) for k in range(len(order))]
+    found = [b.add(Gather(), table, ids[name], 0) for table, name in zip(tables, order, strict=True)]
+    graph = b.done(**{f"y{k}": x for k, x in enumerate(found)})
+    check_passes(graph, COLUMNS, [{name: torch.tensor([4, 0]) for name in ids}])
+    program, _ = assemble(graph)
+    check(program)
+    names = [column.name for column in program.columns]
+    assert len(set(names)) == len(names) == 4 and {"x", "x#2"} <= set(names)
+    assert parse_program(print_program(program), {}) == program
 
 
 def test_ids_of_open_width_whose_rows_are_not_proven_are_not_pooled() -> None:
