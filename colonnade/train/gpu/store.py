@@ -316,6 +316,9 @@ class Store:
         self._list_free(len(rows))
         self.remove_those(rows)
         self._most_rows -= len(rows)
+        if self._most_rows == 0:  # what is loaded next takes no new slots because of those that removed rows had
+            self._slots.zero_()
+            self._counters[2] = self._most_used = 0
 
     def remove_those(self, rows: Rows) -> None:
         """Free the rows that are not -1, which are distinct. Facts: does not wait; the list of free rows has room."""

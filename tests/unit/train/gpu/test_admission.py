@@ -97,6 +97,24 @@ def test_a_state_of_one_side_loads_on_the_other(device: torch.device, forth: boo
     assert state_of(one) == state_of(other)
 
 
+@pytest.mark.parametrize("count", [1, 99])
+def test_a_state_needs_room_for_its_own_rows_and_counts_alone(
+    device: torch.device, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many as there are, in the other table of the same stores: count 1, as rows; 99, as ids that wait."""
+    monkeypatch.setattr(stores, "BLOCK_BYTES", 1 << 12)
+    policies = admitting(*[ByCount(count)] * 2)
+    ids = list(range(0, 700, 7))
+    one, other = both(device, policies)
+    step(one, batch_of([ids, []]))
+    for _ in range(3):  # what was removed takes no room
+        step(other, batch_of([[], ids]))
+        other.load_state_dict(other.state_dict())
+    other.budget.most = other.budget.used
+    other.load_state_dict(one.state_dict())
+    assert state_of(other) == state_of(one)
+
+
 def test_tables_that_stand_still_admit_none_and_count_none(device: torch.device) -> None:
     one, other = both(device, POLICIES)
     for frozen, ids in ((False, [1, 2, 2]), (True, [1, 2, 3, 3, 3]), (False, [1, 3])):

@@ -206,6 +206,23 @@ def test_slots_of_removed_rows_are_used_again(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_a_store_that_is_emptied_is_filled_in_the_memory_that_it_has(device: str) -> None:
+    one, other = both(device, 1)
+    for first in (0, 1000, 2000):
+        keys = one.keys(0, np.arange(first, first + 40))
+        same = keys_on(other.device, keys)
+        rows, found = one.find(keys)[0], other.find(same)
+        one.insert(keys, rows)
+        other.insert(same, found)
+        check_same(one, other)
+        if first < 2000:
+            one.remove(rows)
+            other.remove(found)
+        other._list_free(40)
+        other.budget.most = other.budget.used
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_too_much_memory_is_refused_before_anything_changes(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "BLOCK_BYTES", 1 << 12)
     _, other = both(device, budget=Budget(40_000))
