@@ -68,6 +68,9 @@ class Loading:
         self.group.pending.clear()
         for table in self.group.tables:  # all before any: there is room for what replaces them, not for both
             table.clear()
+        for admitter in self.group.admitters:
+            if admitter is not None and admitter.remembers is not None:
+                admitter.load({name: torch.empty(0, dtype=torch.int64) for name in COUNTS})
         for number, tensors in enumerate(self.tables):
             self.group.fill(number, tensors)
             self._remember(number, tensors)
