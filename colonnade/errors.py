@@ -66,7 +66,7 @@ class BudgetError(ColonnadeError):
 
 
 class GradientError(ColonnadeError):
-    """A gradient that is NaN or infinite, under the policy `error`; nothing was changed."""
+    """A gradient that is NaN or infinite, under the policy `error`, or whose rows are no more; nothing was changed."""
 
 
 class ConsistencyError(ColonnadeError):

@@ -50,7 +50,8 @@ class EmbeddingEngine(torch.nn.Module):
 
     Facts: lookups, steps and evictions of several threads take turns; tables are for one thread while none of these
     runs. The module has no parameters; `step` is its optimizer's. In eval mode no table changes. `to` moves the tables
-    with all that is known of them, and forgets what was learned since the last step; outputs lie where the tables do.
+    with all that is known of them, all or none, and forgets what was learned since the last step; outputs lie where the
+    tables do.
     """
 
     def __init__(
@@ -154,14 +155,14 @@ class EmbeddingEngine(torch.nn.Module):
         """Forget what was learned since the last step. Facts: a backward pass that is yet to come is not forgotten."""
         super().zero_grad(set_to_none)
         for group in self.groups:
-            for lookup in group.pending:
-                lookup.values.grad = None
+            group.pending.zero()
 
     def step(self, scale: float = 1.0) -> bool:
         """Update the rows by what all backward passes since the last step gave them, divided by `scale`.
 
         scale: of the loss, by a gradient scaler.   Facts: gives false where the step was skipped. Each distinct row is
-        updated once, by the gradients of its occurrences added up (or their mean).
+        updated once, by the gradients of its occurrences added up (or their mean). What a backward pass gives after a
+        step counts at the next, in the rows that its ids have then.
         Errors: GradientError, and OptionError in eval mode where there is something to learn, or for a scale that is
         no positive number; before anything is changed.
         """
@@ -179,7 +180,7 @@ class EmbeddingEngine(torch.nn.Module):
             for owner, update in updates:
                 owner.apply(update, self.steps + 1)
         for group in self.groups:
-            group.pending.clear()
+            group.pending.settle()
         self.steps += 1
         if self.evict_every and self.steps % self.evict_every == 0 and self.training:
             self._evict()
@@ -272,21 +273,23 @@ class EmbeddingEngine(torch.nn.Module):
         return self
 
     def _move(self, device: torch.device) -> None:
-        """Errors: BudgetError. Whatever ends a move, tables that have moved by then stay where they are."""
-        for g, group in enumerate(self.groups):
-            place = place_of(group.configs[0], device)
-            if place == group.device:
-                continue
-            used, made = self.budget.used, None
-            self.budget.used -= group.bytes
-            try:
-                made = moved(group, self.seed, self.budget, place)
-            finally:
-                if made is None:
-                    self.budget.used = used
-            self.groups[g] = made
-            self._lookups = Lookups(self.groups, self._members, self._numbers)
-        self.device = device
+        """Errors: BudgetError. Facts: what ends a move before all have moved leaves every table where it is."""
+        places = [place_of(group.configs[0], device) for group in self.groups]
+        leaving = [group for group, place in zip(self.groups, places, strict=True) if place != group.device]
+        used, lookups = self.budget.used, None
+        self.budget.used -= sum(group.bytes for group in leaving)
+        try:
+            groups = [
+                group if place == group.device else moved(group, self.seed, self.budget, place)
+                for group, place in zip(self.groups, places, strict=True)
+            ]
+            lookups = Lookups(groups, self._members, self._numbers)
+        finally:
+            if lookups is None:
+                self.budget.used = used
+        for group in leaving:
+            group.pending.end("their tables moved")
+        self.groups, self._lookups, self.device = groups, lookups, device
 
     # --- copies -----------------------------------------------------------------------------------------------------
     def __reduce__(self) -> tuple[Any, ...]:

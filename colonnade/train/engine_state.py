@@ -65,7 +65,7 @@ class Loading:
     def run(self) -> None:
         """Replace them. Errors: as of `reserve`."""
         self.reserve()
-        self.group.pending.clear()
+        self.group.pending.end("a state was loaded")
         for table in self.group.tables:  # all before any: there is room for what replaces them, not for both
             table.clear()
         for admitter in self.group.admitters:

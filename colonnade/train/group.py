@@ -21,6 +21,7 @@ from colonnade.train.fresh import fresh_of, group_name
 from colonnade.train.gradients import GradientPolicy
 from colonnade.train.loops.share import COUNT
 from colonnade.train.optimizers.optimizer import LARGEST
+from colonnade.train.pending import Lookup, Pending
 from colonnade.train.reduce.unique import Unique
 from colonnade.train.step_numbers import StepNumbers
 from colonnade.train.table_config import TableConfig
@@ -30,16 +31,6 @@ from colonnade.train.tables.table import DynamicTable
 
 Array = npt.NDArray[Any]
 Asked: TypeAlias = "tuple[Admitter, Keys, npt.NDArray[np.bool_]]"
-
-
-@dataclass(frozen=True)
-class Lookup:
-    """Rows that a training step looked up. values: float32 [U, D], a leaf whose gradient is theirs."""
-
-    keys: Keys
-    rows: Rows
-    values: torch.Tensor
-    version: int
 
 
 @dataclass(frozen=True)
@@ -91,7 +82,7 @@ class TableGroup:
         self.frozen = np.array([not config.trainable for config in configs])
         self.updates = np.zeros(len(configs), np.int64)  # how often each table was updated
         self.evicted: list[list[Array]] = [[] for _ in configs]
-        self.pending: list[Lookup] = []
+        self.pending: Pending[Keys, Rows] = Pending(self.store.name)
         self._numbers = StepNumbers(configs)
         self._unique = Unique()
         self._means = np.array([config.repeats == "mean" for config in configs])
@@ -126,7 +117,7 @@ class TableGroup:
         found = torch.from_numpy(read)
         if torch.is_grad_enabled():
             found.requires_grad_()
-            self.pending.append(Lookup(keys, rows, found, self.store.version))
+            self.pending.add(Lookup(keys, rows, found, self.store.version))
         return found
 
     def _looked_up(self, keys: Keys, step: int) -> tuple[Rows, npt.NDArray[np.float32]]:
@@ -172,7 +163,7 @@ class TableGroup:
     # --- backward ---------------------------------------------------------------------------------------------------
     def learned(self, scale: float, policy: GradientPolicy) -> Update | None:
         """What the lookups since the last step learned, divided by `scale`; None: nothing."""
-        parts = [self._part(lookup) for lookup in self.pending if lookup.values.grad is not None]
+        parts = [self._part(lookup) for lookup in self.pending.learned()]
         if not parts:
             return None
         update = parts[0] if len(parts) == 1 else self._joined(parts)
@@ -184,8 +175,10 @@ class TableGroup:
         rows = np.where(bad, -1, update.rows) if policy.not_finite == "skip_rows" else update.rows
         return Update(update.tables, rows, update.counts, grads, bad)
 
-    def _part(self, lookup: Lookup) -> Update:
-        rows = lookup.rows if lookup.version == self.store.version else self.store.find(lookup.keys)[0]
+    def _part(self, lookup: Lookup[Keys, Rows]) -> Update:
+        rows = lookup.rows
+        if lookup.version != self.store.version:  # what had no row was the default, which learns nothing
+            rows = np.where(rows < 0, -1, self.store.find(lookup.keys)[0])
         if self.frozen.any():
             rows = np.where(self.frozen[lookup.keys.tables], -1, rows)
         assert lookup.values.grad is not None

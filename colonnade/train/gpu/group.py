@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -18,19 +18,12 @@ from colonnade.train.gpu.eviction import Evictions
 from colonnade.train.gpu.store import Rows, Store
 from colonnade.train.gpu.table import DeviceTable
 from colonnade.train.gpu.unique import Keys
+from colonnade.train.pending import Lookup, Pending
 from colonnade.train.table_config import TableConfig
 from colonnade.train.tables.layout import Layout
 from colonnade.train.tables.store import Budget
 
-
-@dataclass(frozen=True)
-class DeviceLookup:
-    """Rows that a training step looked up. values: float32 [U, D], a leaf whose gradient is theirs."""
-
-    keys: Keys
-    rows: Rows
-    values: torch.Tensor
-    version: int
+DeviceLookup: TypeAlias = Lookup[Keys, Rows]
 
 
 @dataclass(frozen=True)
@@ -63,14 +56,14 @@ class DeviceGroup:
         self.frozen = np.array([not config.trainable for config in configs])
         self.updates = np.zeros(len(configs), np.int64)
         self.evicted: list[list[Any]] = [[] for _ in configs]
-        self.pending: list[DeviceLookup] = []
+        self.pending: Pending[Keys, Rows] = Pending(self.store.name)
         means = [config.repeats == "mean" for config in configs]
         self._means = torch.tensor(means, device=device) if any(means) else None
 
     # --- backward ---------------------------------------------------------------------------------------------------
     def learned(self, scale: float) -> DeviceUpdate | None:
         """What the lookups since the last step learned, divided by `scale`; None: nothing."""
-        parts = [self._part(lookup) for lookup in self.pending if lookup.values.grad is not None]
+        parts = [self._part(lookup) for lookup in self.pending.learned()]
         if not parts:
             return None
         update = parts[0] if len(parts) == 1 else _joined(parts)
@@ -81,7 +74,9 @@ class DeviceGroup:
         return replace(update, grads=grads)
 
     def _part(self, lookup: DeviceLookup) -> DeviceUpdate:
-        rows = lookup.rows if lookup.version == self.store.version else self.store.find(lookup.keys)
+        rows = lookup.rows
+        if lookup.version != self.store.version:  # what had no row was the default, which learns nothing
+            rows = torch.where(rows < 0, -1, self.store.find(lookup.keys))
         assert lookup.values.grad is not None
         return DeviceUpdate(lookup.keys.tables, rows, lookup.keys.counts, lookup.values.grad.contiguous())
 

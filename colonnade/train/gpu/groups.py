@@ -254,7 +254,7 @@ class DeviceGroups:
         if step is not None and torch.is_grad_enabled():
             for group, own, x in zip(self.groups, slices, found, strict=True):
                 lookup = DeviceLookup(read.keys.take(own), read.rows[own], x.requires_grad_(), group.store.version)
-                group.pending.append(lookup)
+                group.pending.add(lookup)
         return found
 
     def _matrices(self, batch: Batch, values: torch.Tensor) -> list[torch.Tensor]:

@@ -22,6 +22,7 @@ from colonnade.train.optimizers import Adagrad, Adam, RowWiseAdagrad
 from colonnade.train.ragged_rows import RaggedRows
 from colonnade.train.table_config import TableConfig
 from tests.unit.train import test_feature_engine as fields
+from tests.unit.train import test_late_gradients as late
 from tests.unit.train.gpu.devices import DEVICES
 from tests.unit.train.gpu.engines import interpreted
 
@@ -147,6 +148,29 @@ def test_a_group_that_moves_gives_back_what_it_and_its_admissions_took(monkeypat
         assert other.budget.used == held
 
 
+def test_a_move_that_fails_leaves_every_table_where_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    other = EmbeddingEngine(features(), OUTPUTS)
+    train(other, [0])
+    out, held, groups = other(batch_of(1)), other.budget.used, list(other.groups)
+    monkeypatch.setattr(module, "place_of", lambda *_: torch.device("cpu", 0))
+    with monkeypatch.context() as patch:
+        moved = module.moved
+        patch.setattr(module, "moved", lambda *given: moved(*given) if given[0] is groups[0] else refuse())
+        with pytest.raises(BudgetError):
+            other._move(torch.device("cpu"))
+    assert other.groups == groups and other.budget.used == held
+    out["alone"].sum().backward(retain_graph=True)
+    assert other.step()
+    other._move(torch.device("cpu"))
+    assert other.groups[0] is not groups[0] and other.budget.used == held
+    with pytest.raises(GradientError, match="looked up before their tables moved"):
+        out["alone"].sum().backward()
+
+
+def refuse() -> Any:
+    raise BudgetError("tables would take more memory than they may")
+
+
 def test_tables_on_both_sides(device: torch.device) -> None:
     given = [replace(f, table=replace(f.table, device="cpu")) if f.table.name == "c" else f for f in features()]
     one, other = on_cpu(given), on_device(given, device)
@@ -154,6 +178,11 @@ def test_tables_on_both_sides(device: torch.device) -> None:
     train(one, [0, 1, 2])
     train(other, [0, 1, 2])
     check_same(one, other)
+
+
+def test_gradients_that_come_after_a_step_count_at_the_next(device: torch.device) -> None:
+    for ours, theirs in late.OPTIMIZERS:
+        late.check(EmbeddingEngine(late.features(ours)).to(device), late.LATE, theirs)
 
 
 def test_tables_that_stand_still(device: torch.device) -> None:
