@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from colonnade.core.fork import Lock
+from colonnade.core.fork import Lock, in_one_thread
 from colonnade.core.ragged import Ragged
 from colonnade.errors import GradientError, OptionError, listed
 from colonnade.train.engine_state import SETTINGS, load_group, moved, saved_group
@@ -49,9 +49,10 @@ class EmbeddingEngine(torch.nn.Module):
     Errors: OptionError that lists all that does not fit together.
 
     Facts: lookups, steps and evictions of several threads take turns; tables are for one thread while none of these
-    runs. The module has no parameters; `step` is its optimizer's. In eval mode no table changes. `to` moves the tables
-    with all that is known of them, all or none, and forgets what was learned since the last step; outputs lie where the
-    tables do.
+    runs. In a child of `fork` torch takes one thread for each, whatever the parent did; a backward pass and a network
+    are torch's own: `torch.set_num_threads(1)` first. The module has no parameters; `step` is its optimizer's. In eval
+    mode no table changes. `to` moves the tables with all that is known of them, all or none, and forgets what was
+    learned since the last step; outputs lie where the tables do.
     """
 
     def __init__(
@@ -117,6 +118,7 @@ class EmbeddingEngine(torch.nn.Module):
         return made
 
     # --- forward ----------------------------------------------------------------------------------------------------
+    @in_one_thread
     def forward(self, batch: Mapping[str, Ragged] | PackedIds) -> dict[str, torch.Tensor]:
         """The outputs by name: `[B, W]`, or `[n, D]` for a feature that is not pooled or has lists.
 
@@ -127,6 +129,7 @@ class EmbeddingEngine(torch.nn.Module):
         check(batch, len(self.features), self._with_lists)
         return self.lookup(batch)
 
+    @in_one_thread
     def lookup(self, packed: PackedIds) -> dict[str, torch.Tensor]:
         """What `forward` gives. Facts: the ids are such as `pack` gives, but may have others between features.
 
@@ -157,6 +160,7 @@ class EmbeddingEngine(torch.nn.Module):
         for group in self.groups:
             group.pending.zero()
 
+    @in_one_thread
     def step(self, scale: float = 1.0) -> bool:
         """Update the rows by what all backward passes since the last step gave them, divided by `scale`.
 
@@ -219,6 +223,7 @@ class EmbeddingEngine(torch.nn.Module):
         group, number = self._places[name]
         return self.groups[group], number
 
+    @in_one_thread
     def evict(self) -> dict[str, int]:
         """Remove the rows that the tables' policies give up now; gives how many of each table.
 
@@ -302,12 +307,14 @@ class EmbeddingEngine(torch.nn.Module):
         return _made_again, (made, state)
 
     # --- state ------------------------------------------------------------------------------------------------------
+    @in_one_thread
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         destination[prefix + "steps"] = torch.tensor(self.steps)
         for group in self.groups:
             for name, tensor in saved_group(group):
                 destination[prefix + name] = tensor
 
+    @in_one_thread
     def _load_from_state_dict(
         self,
         state_dict: Any,

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from colonnade.core.fork import in_one_thread
 from colonnade.train.reduce.cpu import cpu_pooling
 from colonnade.train.segments import Layout, matrices_in, read_layout, starts_of
 
@@ -146,6 +147,7 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None
     ctx.save_for_backward(offsets, inverse, weights, *rows, *output)
 
 
+@in_one_thread
 def _backward(ctx: Any, given: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
     offsets, inverse, weights, *saved = ctx.saved_tensors
     rows, flats = saved[: ctx.num_rows], saved[ctx.num_rows :]

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from colonnade.core.fork import in_one_thread
 from colonnade.train.tables.checks import check_distinct, check_ids, check_values
 from colonnade.train.tables.store import CARRIER, Ids, Keys, Rows, Store
 
@@ -36,10 +37,12 @@ class DynamicTable:
         """Values of a row."""
         return self.store.layout.embedding_dim
 
+    @in_one_thread
     def ids(self) -> torch.Tensor:
         """The ids that have a row, in the rows' order."""
         return torch.from_numpy(self.store.ids(self.store.rows_of(self.number)))
 
+    @in_one_thread
     def read(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """`[N, D]` float32 rows, the default for an id without one, and which ids have one. Facts: changes nothing."""
         distinct, inverse = self._distinct(ids)
@@ -47,6 +50,7 @@ class DynamicTable:
         values = torch.from_numpy(self.store.gather(keys, rows)[inverse])
         return values, torch.from_numpy(rows[inverse] >= 0)
 
+    @in_one_thread
     def write(self, ids: torch.Tensor, values: torch.Tensor) -> None:
         """Set the rows of distinct ids, to `[N, D]` values; a row that is made has a new optimizer's state.
 
@@ -56,6 +60,7 @@ class DynamicTable:
         _, rows = self._made(keys)
         self.store.set_values(rows, stored)
 
+    @in_one_thread
     def delete(self, ids: torch.Tensor) -> int:
         """Remove the rows of ids; gives how many there were."""
         _, rows = self._find(self._distinct(ids)[0])
@@ -63,6 +68,7 @@ class DynamicTable:
         self.store.remove(there)
         return len(there)
 
+    @in_one_thread
     def clear(self) -> None:
         """Remove every row."""
         self.store.remove(self.store.rows_of(self.number))
