@@ -45,7 +45,7 @@ from colonnade.train.features.device_join import Join
 from colonnade.train.features.device_views import Views
 from colonnade.train.features.placed import Ends, Placer
 from colonnade.train.features.reference import ReferenceTransform
-from colonnade.train.features.room import SLACK, Room
+from colonnade.train.features.room import Room, Shared
 from colonnade.train.features.transformed import LookedUp, Transformed
 from colonnade.train.ids import PackedIds, check_count
 
@@ -90,6 +90,7 @@ class GpuTransform:
         self._placer = Placer(self._specs, len(self._specs))
         self._room = Room(self.plan.nodes)
         self._ends_of = Ends(self.device)
+        self._work_bytes = Shared()
         self._work = torch.zeros(2, dtype=torch.int64, device=self.device)
         self._last: tuple[Array, torch.Tensor] | None = None
         self._join: tuple[LookedUp, Join] | None = None
@@ -177,8 +178,9 @@ class GpuTransform:
     def _launch(self, batch: DeviceBatch) -> torch.Tensor:
         """Enqueue all launches; gives the memory that they write results to."""
         arranged = batch.arranged
-        if arranged.work_bytes > 8 * self._work.numel():
-            self._work = torch.zeros(int(SLACK * arranged.work_bytes) // 8 + 1, dtype=torch.int64, device=self.device)
+        words = self._work_bytes.of(arranged.work_bytes) // 8 + 1
+        if words != self._work.numel():
+            self._work = torch.zeros(words, dtype=torch.int64, device=self.device)
         out = torch.empty(-(-arranged.out_bytes // 16) * 2, dtype=torch.int64, device=self.device)
         self.enqueue(batch, out)
         return out
@@ -186,7 +188,7 @@ class GpuTransform:
     def enqueue(self, batch: DeviceBatch, out: torch.Tensor) -> None:
         """Enqueue all launches for a batch. out: int64, of `arranged.out_bytes`.
 
-        Facts: nothing is allocated, so that a CUDA graph can capture it.
+        Facts: nothing is allocated, so that a CUDA graph can capture it; what was captured is good until the next call.
         Errors: OptionError where no call has made room for such a batch.
         """
         room = 8 * self._work.numel(), 8 * out.numel()

@@ -1,4 +1,4 @@
-"""Room for elements whose number only the data decide, by what the last batches had."""
+"""Room for elements whose number only the data decide, and for what batches share, by what the last ones needed."""
 
 from __future__ import annotations
 
@@ -45,3 +45,24 @@ class Room:
             most = dict(zip(self._nodes, self._most.tolist(), strict=True))
             self._counts = {node: min(count, int(SLACK * most[node])) for node, count in self._counts.items()}
             self._most[:], self._batches = 0, 0
+
+
+class Shared:
+    """How large memory is that batches use one after the other. Units: bytes.
+
+    Facts: a batch that needs more makes more; of what no batch of a period needed the half is given back.
+    """
+
+    def __init__(self) -> None:
+        self._size = self._most = self._batches = 0
+
+    def of(self, wanted: int) -> int:
+        """The size with which a batch that wants so many is run."""
+        if wanted > self._size:
+            self._size = int(SLACK * wanted)
+        self._most, self._batches = max(self._most, wanted), self._batches + 1
+        if self._batches == PERIOD:
+            fits = int(SLACK * self._most)
+            self._size = fits if self._size > 2 * fits else self._size
+            self._most = self._batches = 0
+        return self._size
