@@ -1,6 +1,8 @@
 """`colonnade::pool` and `colonnade::spread`: pooling and its gradients as operators of torch.
 
 Their outputs are few: the outputs of a plan lie one behind the other in a flat tensor for each set of matrices.
+They are registered one by one: what `torch.library.custom_op` and its autograd do around lists of tensors took ten
+times as long as a small step.
 """
 
 from __future__ import annotations
@@ -9,12 +11,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.autograd.function import once_differentiable
 
 from colonnade.core.fork import in_one_thread
 from colonnade.train.reduce.cpu import cpu_pooling
 from colonnade.train.segments import Layout, matrices_in, read_layout, starts_of
 
 Tensors = Sequence[torch.Tensor]
+NAMESPACE = "colonnade"
+LIBRARY = torch.library.Library(NAMESPACE, "FRAGMENT")
+LIBRARY.define(
+    "pool(Tensor[] rows, Tensor offsets, Tensor inverse, Tensor? weights, str layout, SymInt[] sizes) -> Tensor[]"
+)
+LIBRARY.define(
+    "spread(Tensor?[] given, Tensor[] rows, Tensor[] flats, Tensor offsets, Tensor inverse, Tensor? weights, "
+    "str layout, SymInt[] sizes, bool of_weights, bool deterministic) -> Tensor[]"
+)
+pool = torch.ops.colonnade.pool.default
+spread = torch.ops.colonnade.spread.default
 
 
 def _flat_sizes(layout: Layout, batch: int, sizes: Sequence[int]) -> list[int]:
@@ -28,9 +42,9 @@ def _empty_flats(layout: Layout, offsets: torch.Tensor, sizes: Sequence[int]) ->
     return [torch.empty(n, dtype=torch.float32, device=offsets.device) for n in counts]
 
 
-@torch.library.custom_op("colonnade::pool", mutates_args=(), device_types="cpu")
-def pool(
-    rows: Sequence[torch.Tensor],
+@torch.library.impl(LIBRARY, "pool", "CPU")
+def _pool_cpu(
+    rows: Tensors,
     offsets: torch.Tensor,
     inverse: torch.Tensor,
     weights: torch.Tensor | None,
@@ -48,7 +62,7 @@ def pool(
     return flats
 
 
-@pool.register_kernel("cuda")
+@torch.library.impl(LIBRARY, "pool", "CUDA")
 def _pool_cuda(
     rows: Tensors,
     offsets: torch.Tensor,
@@ -65,7 +79,7 @@ def _pool_cuda(
     return flats
 
 
-@pool.register_fake
+@torch.library.register_fake(f"{NAMESPACE}::pool", lib=LIBRARY)
 def _pool_fake(
     rows: Tensors,
     offsets: torch.Tensor,
@@ -77,11 +91,11 @@ def _pool_fake(
     return _empty_flats(read_layout(layout), offsets, sizes)
 
 
-@torch.library.custom_op("colonnade::spread", mutates_args=(), device_types="cpu")
-def spread(
+@torch.library.impl(LIBRARY, "spread", "CPU")
+def _spread_cpu(
     given: Sequence[torch.Tensor | None],
-    rows: Sequence[torch.Tensor],
-    flats: Sequence[torch.Tensor],
+    rows: Tensors,
+    flats: Tensors,
     offsets: torch.Tensor,
     inverse: torch.Tensor,
     weights: torch.Tensor | None,
@@ -102,7 +116,7 @@ def spread(
     return [flat] if made is None else [flat, made]
 
 
-@spread.register_kernel("cuda")
+@torch.library.impl(LIBRARY, "spread", "CUDA")
 def _spread_cuda(
     given: Sequence[torch.Tensor | None],
     rows: Tensors,
@@ -123,7 +137,7 @@ def _spread_cuda(
     return [flat, spreading.weigh(batch, rows, flats, given, sizes)] if of_weights else [flat]
 
 
-@spread.register_fake
+@torch.library.register_fake(f"{NAMESPACE}::spread", lib=LIBRARY)
 def _spread_fake(
     given: Sequence[torch.Tensor | None],
     rows: Tensors,
@@ -140,29 +154,56 @@ def _spread_fake(
     return [flat, offsets.new_empty(inverse.shape, dtype=torch.float32)] if of_weights else [flat]
 
 
-def _keep(ctx: Any, inputs: tuple[Any, ...], output: list[torch.Tensor]) -> None:
-    rows, offsets, inverse, weights, ctx.layout, ctx.sizes = inputs
-    ctx.set_materialize_grads(False)
-    ctx.num_rows = len(rows)
-    ctx.save_for_backward(offsets, inverse, weights, *rows, *output)
+class _Pooled(torch.autograd.Function):
+    """Pooling that torch differentiates once."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        layout: str,
+        sizes: Sequence[int],
+        offsets: torch.Tensor,
+        inverse: torch.Tensor,
+        weights: torch.Tensor | None,
+        *rows: torch.Tensor,
+    ) -> tuple[torch.Tensor, ...]:
+        with torch._C._AutoDispatchBelowAutograd():
+            flats = pool(rows, offsets, inverse, weights, layout, sizes)
+        ctx.set_materialize_grads(False)
+        ctx.layout, ctx.sizes, ctx.num_rows = layout, sizes, len(rows)
+        ctx.save_for_backward(offsets, inverse, weights, *rows, *flats)
+        return tuple(flats)
+
+    @staticmethod
+    @once_differentiable
+    @in_one_thread
+    def backward(ctx: Any, *given: torch.Tensor | None) -> tuple[Any, ...]:
+        offsets, inverse, weights, *saved = ctx.saved_tensors
+        rows, flats = saved[: ctx.num_rows], saved[ctx.num_rows :]
+        of_weights = bool(ctx.needs_input_grad[4])
+        deterministic = torch.are_deterministic_algorithms_enabled()
+        batch = (offsets, inverse, weights)
+        made = spread(given, rows, flats, *batch, ctx.layout, ctx.sizes, of_weights, deterministic)
+        # Rows that nothing was learned of have no gradient: one of zeros would let an optimizer's momentum move them.
+        layouts = read_layout(ctx.layout).flats
+        learned = {k for flat, g in zip(layouts, given, strict=True) if g is not None for k in flat.matrices}
+        found = matrices_in(made[0], [x.shape for x in rows])
+        grads = [grad if k in learned else None for k, grad in enumerate(found)]
+        return None, None, None, None, made[-1] if of_weights else None, *grads
 
 
-@in_one_thread
-def _backward(ctx: Any, given: Sequence[torch.Tensor | None]) -> tuple[Any, ...]:
-    offsets, inverse, weights, *saved = ctx.saved_tensors
-    rows, flats = saved[: ctx.num_rows], saved[ctx.num_rows :]
-    of_weights = bool(ctx.needs_input_grad[3])
-    deterministic = torch.are_deterministic_algorithms_enabled()
-    made = torch.ops.colonnade.spread(
-        list(given), rows, flats, offsets, inverse, weights, ctx.layout, ctx.sizes, of_weights, deterministic
-    )
-    # Rows that nothing was learned of have no gradient: one of zeros would let an optimizer's momentum move them.
-    layouts = read_layout(ctx.layout).flats
-    learned = {k for flat, g in zip(layouts, given, strict=True) if g is not None for k in flat.matrices}
-    found = matrices_in(made[0], [x.shape for x in rows])
-    grads = [grad if k in learned else None for k, grad in enumerate(found)]
-    # torch takes an empty list of numbers for one of tensors.
-    return grads, None, None, made[-1] if of_weights else None, None, None if ctx.sizes else []
-
-
-pool.register_autograd(_backward, setup_context=_keep)
+@torch.library.impl(LIBRARY, "pool", "Autograd")
+def _pool_autograd(
+    rows: Tensors,
+    offsets: torch.Tensor,
+    inverse: torch.Tensor,
+    weights: torch.Tensor | None,
+    layout: str,
+    sizes: Sequence[int],
+) -> list[torch.Tensor]:
+    if torch.is_grad_enabled() and (
+        any(x.requires_grad for x in rows) or (weights is not None and weights.requires_grad)
+    ):
+        return list(_Pooled.apply(layout, sizes, offsets, inverse, weights, *rows))
+    with torch._C._AutoDispatchBelowAutograd():
+        return pool(rows, offsets, inverse, weights, layout, sizes)  # type: ignore[no-any-return]
