@@ -42,7 +42,6 @@ def _empty_flats(layout: Layout, offsets: torch.Tensor, sizes: Sequence[int]) ->
     return [torch.empty(n, dtype=torch.float32, device=offsets.device) for n in counts]
 
 
-@torch.library.impl(LIBRARY, "pool", "CPU")
 def _pool_cpu(
     rows: Tensors,
     offsets: torch.Tensor,
@@ -62,7 +61,6 @@ def _pool_cpu(
     return flats
 
 
-@torch.library.impl(LIBRARY, "pool", "CUDA")
 def _pool_cuda(
     rows: Tensors,
     offsets: torch.Tensor,
@@ -79,7 +77,6 @@ def _pool_cuda(
     return flats
 
 
-@torch.library.register_fake(f"{NAMESPACE}::pool", lib=LIBRARY)
 def _pool_fake(
     rows: Tensors,
     offsets: torch.Tensor,
@@ -91,7 +88,6 @@ def _pool_fake(
     return _empty_flats(read_layout(layout), offsets, sizes)
 
 
-@torch.library.impl(LIBRARY, "spread", "CPU")
 def _spread_cpu(
     given: Sequence[torch.Tensor | None],
     rows: Tensors,
@@ -116,7 +112,6 @@ def _spread_cpu(
     return [flat] if made is None else [flat, made]
 
 
-@torch.library.impl(LIBRARY, "spread", "CUDA")
 def _spread_cuda(
     given: Sequence[torch.Tensor | None],
     rows: Tensors,
@@ -137,7 +132,6 @@ def _spread_cuda(
     return [flat, spreading.weigh(batch, rows, flats, given, sizes)] if of_weights else [flat]
 
 
-@torch.library.register_fake(f"{NAMESPACE}::spread", lib=LIBRARY)
 def _spread_fake(
     given: Sequence[torch.Tensor | None],
     rows: Tensors,
@@ -192,7 +186,6 @@ class _Pooled(torch.autograd.Function):
         return None, None, None, None, made[-1] if of_weights else None, *grads
 
 
-@torch.library.impl(LIBRARY, "pool", "Autograd")
 def _pool_autograd(
     rows: Tensors,
     offsets: torch.Tensor,
@@ -204,6 +197,14 @@ def _pool_autograd(
     if torch.is_grad_enabled() and (
         any(x.requires_grad for x in rows) or (weights is not None and weights.requires_grad)
     ):
-        return list(_Pooled.apply(layout, sizes, offsets, inverse, weights, *rows))
+        return list(_Pooled.apply(layout, sizes, offsets, inverse, weights, *rows))  # type: ignore[no-untyped-call]
     with torch._C._AutoDispatchBelowAutograd():
         return pool(rows, offsets, inverse, weights, layout, sizes)  # type: ignore[no-any-return]
+
+
+for _key, _pool, _spread in (("CPU", _pool_cpu, _spread_cpu), ("CUDA", _pool_cuda, _spread_cuda)):
+    LIBRARY.impl("pool", _pool, _key)
+    LIBRARY.impl("spread", _spread, _key)
+LIBRARY.impl("pool", _pool_autograd, "Autograd")
+torch.library.register_fake(f"{NAMESPACE}::pool", _pool_fake, lib=LIBRARY)
+torch.library.register_fake(f"{NAMESPACE}::spread", _spread_fake, lib=LIBRARY)
