@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from types import UnionType
 
 import numpy as np
+import torch
 
 from colonnade.core import dims, facts
 from colonnade.core.consts import Const
@@ -42,6 +43,7 @@ from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.graph.reshape import Reshape
+from colonnade.ops.graph.rows_to_dense import RowsToDense
 from colonnade.ops.graph.select import Select
 from colonnade.ops.graph.sparse_cross import SparseCross
 from colonnade.ops.graph.sparse_to_dense import SparseToDense
@@ -54,7 +56,7 @@ from colonnade.ops.hash_bytes import HashBytes
 from colonnade.ops.join_hash import JoinHash
 from colonnade.ops.mod import Mod
 from colonnade.ops.not_equal import NotEqual
-from colonnade.ops.op import ElementFacts, GraphOp, PositionOp
+from colonnade.ops.op import ElementFacts, FilterOp, GraphOp, MapOp, PositionOp, Value
 from colonnade.ops.or_else import OrElse
 from colonnade.ops.replace_outside import ReplaceOutside
 from colonnade.ops.seed_hash import SeedHash
@@ -144,7 +146,15 @@ class Chosen:
     splits: tuple[bytes, ...] = ()
 
 
-Domain = Dense | Open | Kept | Tokens | Lists | Chosen
+@dataclass(frozen=True)
+class Padded:
+    """The elements of `parent` in a dense tensor, one value in the places behind each row. `source` makes it."""
+
+    parent: Domain
+    source: Node
+
+
+Domain = Dense | Open | Kept | Tokens | Lists | Chosen | Padded
 
 
 @dataclass(frozen=True)
@@ -231,6 +241,7 @@ class Reader:
             (Add, self._added),
             (FloorMod, self._remainder),
             (SparseToDense, self._filled),
+            (RowsToDense, self._padded),
         )
         read = next((read for kind, read in kinds if isinstance(node.target, kind)), self._applied)
         return read(node)
@@ -367,7 +378,43 @@ class Reader:
         parent = self.elements(args_of(node)[0])
         if isinstance(parent, Reject):
             return parent
-        return Elements(Apply(Split(op.separator), parent.expr), Tokens(parent.domain, node))
+        return Elements(Apply(Split(op.separator), parent.expr), _tokens(node, op, parent))
+
+    def _padded(self, node: Node) -> Elements | Reject:
+        """Values that say their rows, the batch's, and what stands behind them."""
+        op, (rows, values, default, _) = op_of(node), args_of(node)
+        assert isinstance(op, RowsToDense)
+        read, height = self.elements(values), facts_of(node).shape
+        if isinstance(read, Reject):
+            return read
+        if op.width is not None:
+            return Reject("rows are cut to, or padded to, a number of places of their own: leave the shape open")
+        root = read.domain
+        while isinstance(root, Kept | Tokens):
+            root = root.parent
+        reason = self.rows_reason(rows, read.domain)
+        if reason is not None or isinstance(root, Chosen | Padded) or not height or height[0] != root.rows:
+            return Reject(reason or "padded rows are not proven to be the batch's")
+        if whole(default) is None:
+            return Reject("what stands behind rows is not one constant")
+        return Elements(read.expr, Padded(read.domain, node))
+
+    def padding(self, expr: Expr, domain: Padded) -> Value | None:
+        """What an expression is behind a row, one element; None where that is not known."""
+        _, values, default, _ = args_of(domain.source)
+        read, value = self.elements(values), whole(default)
+        if isinstance(read, Reject) or value is None:
+            return None
+        return _at(expr, read.expr, one_of(value, facts_of(values).dtype))
+
+    def kept_of(self, domain: Domain, masks: tuple[Expr, ...]) -> Kept | Reject:
+        """The elements that masks keep; of padded rows, those without what is behind them."""
+        if not isinstance(domain, Padded):
+            return Kept(domain, masks)
+        behind = [self.padding(mask, domain) for mask in masks]
+        if not any(x is not None and not bool(x[0]) for x in behind):
+            return Reject("the mask is not proven to drop what rows are padded with, as many as the longest row wants")
+        return Kept(domain.parent, masks)
 
     def _retained(self, node: Node) -> Elements | Reject:
         """`gather(values, reshape(where(mask)), axis 0)`: the values that the mask keeps."""
@@ -399,7 +446,8 @@ class Reader:
         exprs, domain = masks
         if domain != read.domain:
             return Reject("the mask is not proven to be over the same elements as the values")
-        return Elements(read.expr, Kept(read.domain, exprs))
+        kept = self.kept_of(read.domain, exprs)
+        return kept if isinstance(kept, Reject) else Elements(read.expr, kept)
 
     def masks(self, mask: Node) -> tuple[tuple[Expr, ...], Domain] | Reject:
         """A bool tensor as predicates that must all hold, and their domain."""
@@ -644,8 +692,8 @@ class Reader:
         sizes, root = facts_of(shape).values, domain
         while isinstance(root, Kept | Tokens):
             root = root.parent
-        if isinstance(root, Chosen):
-            return Reject("a cross of crosses is not understood")
+        if isinstance(root, Chosen | Padded):
+            return Reject("a cross of crosses, or of padded rows, is not understood")
         if domain != read.domain or not sizes or sizes[0] != root.rows:
             return Reject("row numbers and features are not proven to be of the same elements")
         return read
@@ -798,7 +846,9 @@ class Reader:
             return parent
         if not isinstance(parent.domain, Dense) or parent.domain.width != 1:
             return Reject("tokens are numbered by the string they come from, which is not proven to be the batch row")
-        return Tokens(parent.domain, node)
+        op = op_of(node)
+        assert isinstance(op, StringSplit)
+        return _tokens(node, op, parent)
 
     def _mask_rows(self, node: Node) -> Domain | Reject:
         (mask,) = args_of(node)
@@ -807,6 +857,9 @@ class Reader:
             return masks
         exprs, domain = masks
         shape = facts_of(mask).shape
+        if isinstance(domain, Padded):
+            known = facts_of(domain.source).shape
+            return self.kept_of(domain, exprs) if known == shape else Reject("the mask is of another shape")
         if not isinstance(domain, Dense | Open) or shape is None or not shape or shape[0] != domain.rows:
             return Reject("the mask's first axis is not proven to be the batch")
         return Kept(domain, exprs)
@@ -825,6 +878,33 @@ class Reader:
         if masks[1] != domain:
             return Reject("the mask is over other elements than the index rows")
         return Kept(domain, masks[0])
+
+
+def _tokens(node: Node, op: StringSplit, parent: Elements) -> Domain:
+    """The tokens of each string, or those that are not empty."""
+    made = Tokens(parent.domain, node)
+    token = Apply(Split(op.separator), parent.expr)
+    return Kept(made, (Apply(NotEqual(b""), token),)) if op.skip_empty else made
+
+
+def one_of(value: int | bytes, dtype: str) -> Value:
+    """A vector of one value."""
+    if isinstance(value, bytes):
+        made = np.empty(1, object)
+        made[0] = value
+        return made
+    return torch.from_numpy(np.array([value], dtype))
+
+
+def _at(expr: Expr, leaf: Expr, value: Value) -> Value | None:
+    """An expression of a leaf where that is one value; None where it reads anything else."""
+    if expr == leaf:
+        return value
+    if not isinstance(expr, Apply) or not isinstance(expr.op, MapOp | FilterOp) or isinstance(expr.op, PositionOp):
+        return None
+    args = [_at(arg, leaf, value) for arg in expr.args]
+    known = [x for x in args if x is not None]
+    return expr.op.reference(*known) if len(known) == len(args) else None
 
 
 def _sum_fits(known: ElementFacts, added: int) -> bool:

@@ -31,7 +31,7 @@ from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.weighted_bag import WeightedBag
 from colonnade.passes.base import Editor, Pass, Reject
 from colonnade.passes.chosen import chosen_name
-from colonnade.passes.elements import Aligned, Chosen, Dense, Elements, Kept, Lists, Open, Reader, Tokens
+from colonnade.passes.elements import Aligned, Chosen, Dense, Elements, Kept, Lists, Open, Padded, Reader, Tokens
 from colonnade.passes.shorter import shorter
 from colonnade.passes.single_elements import of_elements, shape_of, source_name, taken_reason
 
@@ -221,11 +221,19 @@ def table_name(node: Node) -> str:
     return f"identity[{len(array)}]" if is_identity(array) else f"const_{op.value.digest}"
 
 
+def _ids(reader: Reader, ids: Node) -> Elements | Reject:
+    """What ids are made of; no padded rows."""
+    given = reader.elements(ids)
+    if isinstance(given, Reject) or not isinstance(given.domain, Padded):
+        return given
+    return Reject("how many places there are depends on the longest row: mask what rows are padded with")
+
+
 def _column(
     reader: Reader, node: Node, table: Node, dtypes: Mapping[str, str], taken: Container[str]
 ) -> Column | Reject:
     op = op_of(node)
-    given = reader.elements(args_of(node)[1])
+    given = _ids(reader, args_of(node)[1])
     read = given if isinstance(given, Reject) else _in_rows(reader, node, given)
     if isinstance(read, Reject) or isinstance(given, Reject):
         return read  # type: ignore[return-value]

@@ -23,16 +23,17 @@ from colonnade.ops.not_equal import NotEqual
 from colonnade.ops.wrap_negative import WrapNegative
 from colonnade.passes.bags import bag
 from colonnade.passes.base import Editor, Reject, Rewrite, Rewritten
-from colonnade.passes.elements import Dense, Reader
+from colonnade.passes.elements import Dense, Padded, Reader
 from colonnade.passes.splat import splat
 
 
 class PoolPlaces(Rewrite):
     """The sum or mean over the places of `table[ids]`, ids `[B, T]`, is an embedding bag; so is what a mask keeps.
 
-    Legal: ids are those of all elements of a dense field, T >= 1 is known, the sum is over the places alone. A mask
-    puts zeros in the place of rows (a sum without them), or is itself counted; an id that it drops is proven to be in
-    the table, where looking it up is no error. Sums are added in the order of an embedding bag: the last bits may
+    Legal: ids are those of all elements of a dense field, T >= 1 is known, the sum is over the places alone; or ids are
+    those of rows of differing lengths, and a mask is proven to drop what they are padded with. A mask puts zeros in the
+    place of rows (a sum without them), or is itself counted; an id that it drops is proven to be in the table, where
+    looking it up is no error. Sums are added in the order of an embedding bag: the last bits may
     differ.
     """
 
@@ -63,7 +64,7 @@ def _pooled(gather: Node, pooling: Pooling, mask: Node | None, editor: Editor) -
         return None
     if op.batch_dims or facts_of(ids).rank != 2:
         return None
-    reason = _unread(ids, editor)
+    reason = _unread(ids, mask, editor)
     if reason is None and mask is not None:
         reason = _unmasked(table, ids, mask, editor)
     if reason is not None:
@@ -90,7 +91,7 @@ def _counted(cast: Node, editor: Editor) -> Rewritten | Reject | None:
     ids = args_of(mask)[0]
     if facts_of(ids).dtype not in ("int32", "int64") or facts_of(ids).shape != facts_of(mask).shape:
         return None
-    reason = _unread(ids, editor)
+    reason = _unread(ids, mask, editor)
     if reason:
         return Reject(reason)
     if not _is_filter(mask, editor):
@@ -122,6 +123,10 @@ def _unmasked(table: Node, ids: Node, mask: Node, editor: Editor) -> str | None:
     read, masks, shape = reader.elements(ids), reader.masks(mask), facts_of(table).shape
     if isinstance(masks, Reject) or isinstance(read, Reject) or shape is None or not isinstance(shape[0], int):
         return "the mask is no filter of the ids' field"
+    if isinstance(read.domain, Padded):
+        behind = reader.padding(read.expr, read.domain)
+        if behind is None or not 0 <= int(behind[0]) < shape[0]:
+            return "what rows are padded with is not proven to be in the table"
     known = element_facts(read.expr, reader.dtypes())
     if known.lo is not None and known.hi is not None and known.lo >= 0 and known.hi < shape[0]:
         return None
@@ -135,11 +140,18 @@ def _unmasked(table: Node, ids: Node, mask: Node, editor: Editor) -> str | None:
     return None
 
 
-def _unread(ids: Node, editor: Editor) -> str | None:
-    """Why ids are not those of all elements of a dense field, a batch row each."""
-    read = Reader(decoded_names(editor.graph)).elements(ids)
+def _unread(ids: Node, mask: Node | None, editor: Editor) -> str | None:
+    """Why ids are not those of all elements of a dense field, or of padded rows that a mask cuts, a batch row each."""
+    reader = Reader(decoded_names(editor.graph))
+    read = reader.elements(ids)
     if isinstance(read, Reject):
         return read.reason
+    if isinstance(read.domain, Padded) and mask is not None:
+        masks = reader.masks(mask)
+        if isinstance(masks, Reject) or masks[1] != read.domain:
+            return "the mask is no filter of the ids' field"
+        kept = reader.kept_of(read.domain, masks[0])
+        return kept.reason if isinstance(kept, Reject) else None
     rows, places = facts_of(ids).shape or (0, 0)
     if not isinstance(places, int) or places < 1:
         return "the number of places is not known to be at least 1"

@@ -87,6 +87,22 @@ def sparse_to_dense(r: Any, op: Any, a: list[Any]) -> Any:
     return r.SparseToDense(**named, validate_indices=op.validate)
 
 
+SPACES = (b" ", b"\t", b"\n", b"\v", b"\f", b"\r")
+
+
+def string_split(r: Any, op: Any, x: Any) -> Any:
+    """By a separator; empty tokens are left out by white space alone: here of what has none but the separator."""
+    if not op.skip_empty:
+        return r.StringSplitV2(input=x, sep=op.separator)
+    for k, space in enumerate(SPACES):
+        x = r.StaticRegexReplace(input=x, pattern=space, rewrite=bytes([1 + k]))
+    made = r.StringSplitV2(input=r.StaticRegexReplace(input=x, pattern=op.separator, rewrite=" "), sep="")
+    tokens = made.values
+    for k, space in enumerate(SPACES):
+        tokens = r.StaticRegexReplace(input=tokens, pattern=bytes([1 + k]), rewrite=space)
+    return made._replace(values=tokens)
+
+
 def sparse_cross(r: Any, op: Any, a: list[Any]) -> Any:
     n = op.num_sparse
     indices, values, shapes = (a[k * n : (k + 1) * n] for k in range(3))
@@ -242,7 +258,14 @@ CALLS: dict[str, Call] = {
     "squared_difference": binary("SquaredDifference"),
     "squeeze": lambda r, op, a: r.Squeeze(input=a[0], axis=list(op.dims)),
     "strided_slice": strided_slice,
-    "string_split": lambda r, op, a: r.StringSplitV2(input=a[0], sep=op.separator),
+    "rows_to_dense": lambda r, op, a: r.RaggedTensorToTensor(
+        shape=np.int64([-1, -1 if op.width is None else op.width, *a[1].shape[1:]]),
+        values=a[1],
+        default_value=a[2],
+        row_partition_tensors=[a[3], a[0]],
+        row_partition_types=["FIRST_DIM_SIZE", "VALUE_ROWIDS"],
+    ),
+    "string_split": lambda r, op, a: string_split(r, op, a[0]),
     "bitcast": lambda r, op, a: r.Bitcast(input=a[0], type=op.to),
     "string_lower": lambda r, op, a: r.StringLower(input=a[0], encoding="utf-8" if op.utf8 else ""),
     "string_upper": lambda r, op, a: r.StringUpper(input=a[0], encoding="utf-8" if op.utf8 else ""),

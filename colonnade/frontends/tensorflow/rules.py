@@ -12,15 +12,23 @@ from colonnade.frontends.tensorflow.examples import parse_example, parse_example
 from colonnade.frontends.tensorflow.lookup_tables import LookupTable
 from colonnade.frontends.tensorflow.protos import Node as Source
 from colonnade.frontends.tensorflow.string_rules import regex_replace, string_join, string_lower, string_upper, substr
-from colonnade.ir.graph import Node, op_of
+from colonnade.ir.graph import Node, args_of, op_of
 from colonnade.ops.graph.constant import Constant
+from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.lookup_table_find import LookupTableFind
 from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.graph.ragged_to_dense import RaggedToDense
+from colonnade.ops.graph.regex_replace import RegexReplace
+from colonnade.ops.graph.reshape import Reshape
+from colonnade.ops.graph.rows_to_dense import RowsToDense
 from colonnade.ops.graph.sparse_cross import SparseCross
+from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.string_split import StringSplit
 from colonnade.ops.op import GraphOp
+
+WHITE = rb"[\t\n\x0b\x0c\r]"
+"""White space but the space."""
 
 
 class Importer(Protocol):
@@ -60,15 +68,26 @@ def variable(importer: Importer, source: Source) -> Node:
 
 
 def string_split(importer: Importer, source: Source) -> Node:
-    """StringSplitV2 with a known, non-empty separator and no limit."""
+    """StringSplitV2 by a known separator, or by white space, without a limit."""
     text, separator = importer.operands(source)
     op = op_of(separator)
     if not isinstance(op, Constant):
         raise ImportFailure("StringSplitV2 by a separator that is computed is not supported")
     value = bytes(op.value.array.reshape(-1)[0])
-    if source.attrs.get("maxsplit", -1) >= 0 or not value:
-        raise ImportFailure("StringSplitV2 by white space or with a limit is not supported", got=f"separator {value!r}")
-    return importer.add(StringSplit(value), text, source=source)
+    if source.attrs.get("maxsplit", -1) >= 0:
+        raise ImportFailure("StringSplitV2 with a limit is not supported", got=f"separator {value!r}")
+    if value:
+        return importer.add(StringSplit(value), text, source=source)
+    return importer.add(StringSplit(b" ", skip_empty=True), _with_spaces(importer, text, source), source=source)
+
+
+def _with_spaces(importer: Importer, text: Node, source: Source) -> Node:
+    """Strings whose white space is made of spaces; made before they are reshaped, of what the host reads."""
+    op = op_of(text)
+    if isinstance(op, Reshape | Squeeze | ExpandDims):
+        first, *rest = args_of(text)
+        return importer.add(op, _with_spaces(importer, first, source), *rest, source=source)
+    return importer.add(RegexReplace(WHITE, b" "), text, source=source)
 
 
 def resource_gather(importer: Importer, source: Source) -> Node:
@@ -101,14 +120,26 @@ def ragged_to_sparse(importer: Importer, source: Source) -> Node:
 
 
 def ragged_to_tensor(importer: Importer, source: Source) -> Node:
-    """RaggedTensorToTensor of one level of splits, as wide as the longest row."""
+    """RaggedTensorToTensor of one level of splits, as wide as the longest row, or of the rows of each value."""
     kinds = [kind if isinstance(kind, str) else kind.decode() for kind in source.attrs.get("row_partition_types", ())]
+    if kinds == ["FIRST_DIM_SIZE", "VALUE_ROWIDS"]:
+        return _rows_to_tensor(importer, source)
     if kinds != ["ROW_SPLITS"]:
-        raise ImportFailure("RaggedTensorToTensor of other rows than one level of splits", got=", ".join(kinds))
+        raise ImportFailure("RaggedTensorToTensor of rows of several levels is not supported", got=", ".join(kinds))
     shape, values, default, splits = importer.operands(source)
     if not isinstance(shape.target, Constant) or (shape.target.value.array != -1).any():
         raise ImportFailure("RaggedTensorToTensor to a shape of its own is not supported")
     return importer.add(RaggedToDense(), splits, values, default, source=source)
+
+
+def _rows_to_tensor(importer: Importer, source: Source) -> Node:
+    """The same of values that say their rows; a width that is given is a constant."""
+    shape, values, default, count, rows = importer.operands(source)
+    sizes = shape.target.value.array.reshape(-1).tolist() if isinstance(shape.target, Constant) else None
+    if sizes is None or any(size != -1 for size in sizes[:1] + sizes[2:]):
+        raise ImportFailure("RaggedTensorToTensor to a number of rows of its own is not supported", got=str(sizes))
+    width = sizes[1] if len(sizes) > 1 and sizes[1] != -1 else None
+    return importer.add(RowsToDense(width), rows, values, default, count, source=source)
 
 
 def sparse_cross(importer: Importer, source: Source) -> Node:

@@ -21,11 +21,14 @@ from colonnade.ops.split import Split
 class StringSplit(GraphOp):
     """`(indices, tokens, shape)`: a sparse matrix; row i holds the tokens of x[i] between occurrences of `separator`.
 
-    Facts: every row has at least one token; rows of indices strictly increase; shape is (rows, most tokens of a row).
+    skip_empty: tokens without a byte are left out.
+    Facts: every row has at least one token, where none is left out; rows of indices strictly increase; shape is (rows,
+    most tokens of a row).
     """
 
     num_outputs: ClassVar[int] = 3
     separator: bytes
+    skip_empty: bool = False
 
     def infer(self, *args: Facts) -> Inferred:
         """The number of tokens is decided by the data."""
@@ -51,6 +54,10 @@ class StringSplit(GraphOp):
         tokens, counts = Split(self.separator).expand(source)
         lengths = counts.numpy()
         rows = np.repeat(np.arange(len(source)), lengths)
+        if self.skip_empty:
+            kept = tokens != b""
+            tokens, rows = tokens[kept], rows[kept]
+            lengths = np.bincount(rows, minlength=len(source))
         columns = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         indices = np.stack([rows, columns], axis=1).astype(np.int64)
         shape = [len(source), int(lengths.max()) if len(lengths) else 0]

@@ -82,6 +82,12 @@ def _lists(tf: Any, x: dict[str, Any], name: str) -> Any:
     return tf.nn.safe_embedding_lookup_sparse(_table(tf, name), hashed, combiner="mean")
 
 
+def _padded_words(tf: Any, x: dict[str, Any], name: str) -> Any:
+    words = tf.strings.split(tf.reshape(x["x"], [-1])).to_tensor()
+    rows = tf.nn.embedding_lookup(_table(tf, name), tf.strings.to_hash_bucket_fast(words, 10))
+    return tf.reduce_sum(tf.where(tf.expand_dims(words != "", 2), rows, tf.zeros_like(rows)), 1)
+
+
 def _shared(tf: Any, x: dict[str, Any], name: str) -> Any:
     table = _table(tf, name)
     return tf.concat([tf.nn.embedding_lookup(table, tf.reshape(x[key], [-1])) for key in "xy"], 1)
@@ -174,6 +180,7 @@ PLAIN: dict[str, Plain] = {
     "sequence, not pooled": Plain((ids(3, pool=range(10)),), _sequence),
     "sequence of buckets, ragged": Plain((replace(floats(3), form="ragged"),), _padded_buckets),
     "max_norm, padded": Plain((replace(ids(3, pool=range(10)), form="ragged"),), _padded_norms),
+    "words split, padded and masked": Plain((words(),), _padded_words),
     "sparse inputs": Plain((replace(SEVERAL, form="sparse"),), _of_sparse),
     "ragged inputs, mean": Plain((replace(ids(3, pool=range(10)), form="ragged"),), _ragged_mean),
     "ragged inputs": Plain(

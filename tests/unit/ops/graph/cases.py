@@ -807,7 +807,9 @@ def as_string(w: World) -> Case:
 @maker("string_split")
 def string_split(w: World) -> Case:
     r = w.random
-    return op_of("string_split", r.choice([b",", b",,", b"a"])), [w.fed(numbers(r, shape(r, 1, 1), "string"))]
+    return op_of("string_split", r.choice([b",", b",,", b"a"]), r.random() < 0.5), [
+        w.fed(numbers(r, shape(r, 1, 1), "string"))
+    ]
 
 
 @maker("sparse_cross")
@@ -864,6 +866,17 @@ def ragged_to_dense(w: World) -> Case:
     values = numbers(r, (sum(lengths), *shape(r, 0, 1)), dtype)
     splits = np.cumsum([r.random() < 0.05, *lengths]).astype(r.choice(["int32", "int64"]))
     return op_of("ragged_to_dense"), [w.any(splits), w.any(values), w.any(numbers(r, (), dtype))]
+
+
+@maker("rows_to_dense")
+def rows_to_dense(w: World) -> Case:
+    r = w.random
+    lengths = [r.choice([0, 1, 3]) for _ in range(r.choice(SIZES))]
+    dtype = r.choice(["float32", "int64", "string"])
+    rows = np.repeat(np.arange(len(lengths)), lengths).astype(r.choice(["int32", "int64"]))
+    values, count = numbers(r, (sum(lengths), *shape(r, 0, 1)), dtype), np.array(len(lengths), rows.dtype)
+    op = op_of("rows_to_dense", r.choice([None, None, 0, 2, 4]))
+    return op, [w.any(rows), w.any(values), w.any(numbers(r, (), dtype)), w.any(count)]
 
 
 @maker("row_marks", "row_ends")

@@ -1,0 +1,204 @@
+"""Words split by white space or a separator, padded, looked up and pooled under a mask, beside TensorFlow."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from colonnade import compiler
+from colonnade.errors import UnsupportedOps
+from colonnade.testing.oracle import TensorFlowModel
+from colonnade.testing.tensorflow import tensorflow
+from tests.oracle.tf_models import TARGETS, compiled
+
+VOCABULARY = ["a", "b", "é"]
+Array = np.ndarray[Any, Any]
+Function = Callable[[Any, Any, Any], Any]
+"""Of TensorFlow, a table of 8 rows of 3, and strings `[B]`."""
+
+
+def exported(path: Path, function: Function, shape: tuple[int | None, ...] = (None,)) -> Path:
+    tf = tensorflow()
+    module = tf.Module()
+    module.table = tf.Variable(np.random.default_rng(1).standard_normal((8, 3)).astype(np.float32))
+    module.layers = {}
+
+    def serve(x: Any) -> Any:
+        return {"out": function(tf, module, x)}
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = tf.function(serve, input_signature=[tf.TensorSpec(shape, tf.string, name="x")])
+        tf.saved_model.save(module, str(path), signatures=made.get_concrete_function())
+    return path
+
+
+def looked_up(module: Any, words: Any, **options: Any) -> Any:
+    """Ids of words, by one layer a model."""
+    keras = tensorflow().keras
+    if "words" not in module.layers:
+        module.layers["words"] = keras.layers.StringLookup(vocabulary=VOCABULARY, **options)
+    return module.layers["words"](words)
+
+
+def averaged(tf: Any, module: Any, ids: Any, mask: Any) -> Any:
+    """The mean of the rows that a mask keeps, as Keras pools."""
+    keep = tf.expand_dims(mask, 2)
+    rows = tf.where(keep, tf.gather(module.table, ids), 0.0)
+    return tf.reduce_sum(rows, 1) / tf.reduce_sum(tf.cast(keep, tf.float32), 1)
+
+
+def by_space(tf: Any, module: Any, x: Any) -> Any:
+    ids = looked_up(module, tf.strings.split(x).to_tensor(), mask_token="")
+    return averaged(tf, module, ids, ids != 0)
+
+
+def by_comma(tf: Any, module: Any, x: Any) -> Any:
+    ids = looked_up(module, tf.strings.split(x, ",").to_tensor(), mask_token="")
+    return averaged(tf, module, ids, ids != 0)
+
+
+def by_two_bytes(tf: Any, module: Any, x: Any) -> Any:
+    ids = looked_up(module, tf.strings.split(x, ", ").to_tensor(), mask_token="", num_oov_indices=2)
+    return averaged(tf, module, ids, ids != 0)
+
+
+def default_is_masked(tf: Any, module: Any, x: Any) -> Any:
+    ids = looked_up(module, tf.strings.split(x).to_tensor("#"), mask_token="#")
+    return averaged(tf, module, ids, ids != 0)
+
+
+def looked_up_before(tf: Any, module: Any, x: Any) -> Any:
+    """Ids of ragged words, padded with an id: 0 masks no word."""
+    ids = looked_up(module, tf.strings.split(x)).to_tensor(0)
+    return averaged(tf, module, ids, ids != 0)
+
+
+def of_an_id_of_its_own(tf: Any, module: Any, x: Any) -> Any:
+    ids = looked_up(module, tf.strings.split(x, ",")).to_tensor(7)
+    return averaged(tf, module, ids, ids != 7)
+
+
+def hashed(tf: Any, module: Any, x: Any) -> Any:
+    if "hash" not in module.layers:
+        module.layers["hash"] = tf.keras.layers.Hashing(8, mask_value="")
+    ids = module.layers["hash"](tf.strings.split(x).to_tensor())
+    return averaged(tf, module, ids, ids != 0)
+
+
+def summed_by_words(tf: Any, module: Any, x: Any) -> Any:
+    """The mask is of words, not of ids."""
+    words = tf.strings.split(x).to_tensor()
+    rows = tf.gather(module.table, tf.strings.to_hash_bucket_fast(words, 8))
+    return tf.reduce_sum(tf.where(tf.expand_dims(words != "", 2), rows, 0.0), 1)
+
+
+def lower_and_squeezed(tf: Any, module: Any, x: Any) -> Any:
+    """As text is made words of: small letters, no marks, one string a row."""
+    clean = tf.strings.regex_replace(tf.strings.lower(x), "[!.]", "")
+    ids = looked_up(module, tf.strings.split(tf.squeeze(clean, -1)).to_tensor(), mask_token="")
+    return averaged(tf, module, ids, ids != 0)
+
+
+WORKING = {
+    f.__name__: f
+    for f in (by_space, by_comma, by_two_bytes, default_is_masked, looked_up_before, of_an_id_of_its_own, hashed)
+} | {f.__name__: f for f in (summed_by_words, lower_and_squeezed)}
+TEXTS = [
+    *("a b", "", " ", ",", ", ", "a, b,a,,zz", "  a\tb\n\vé\f\r# ", "a\x1cb\x85c", "é e\u0301", "b" * 300, "# # a"),
+    *("a\u00a0b a", "\ta", "b ", "A b! a.", "a,b , é", " ".join("ab#z"[k % 4] for k in range(90))),
+]
+
+
+def feeds() -> list[Array]:
+    rng = np.random.default_rng(5)
+    drawn = ["".join(rng.choice(list("ab #,\t\nz"), rng.integers(0, 30))) for _ in range(40)]
+    rows = [[t.encode() for t in TEXTS], [t.encode() for t in drawn], [b"", b" "], [b"b"], [], [b"\xff a\0b", b"a"]]
+    made = []
+    for row in rows:
+        feed = np.empty(len(row), object)
+        feed[:] = row
+        made.append(feed)
+    return made
+
+
+@pytest.mark.parametrize("name", WORKING)
+def test_answers_are_tensorflows(tmp_path: Path, name: str) -> None:
+    squeezed = name == "lower_and_squeezed"
+    path = exported(tmp_path / "model", WORKING[name], (None, 1) if squeezed else (None,))
+    with TensorFlowModel(path) as oracle:
+        wanted = [(x, oracle.run({"x": x[:, None] if squeezed else x})["out"]) for x in feeds()]
+    for target in TARGETS:
+        executable = compiled(path, target)
+        assert len(executable.program.columns) == (1 if name == "summed_by_words" else 2)
+        for x, want in wanted[:1] + wanted[3:] if target == "gpu" else wanted:
+            got = executable({"x": x[:, None] if squeezed else x})["out"]
+            assert got.shape == want.shape, target
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=f"{target} {x.tolist()}")
+
+
+def test_text_vectorization(tmp_path: Path) -> None:
+    """What Keras makes of text: as wide as its longest row."""
+    tf = tensorflow()
+    keras = tf.keras
+    x = keras.Input((1,), dtype="string", name="x")
+    ids = keras.layers.TextVectorization(vocabulary=["a", "b", "é"], split="whitespace", standardize="lower")(x)
+    pooled = keras.layers.GlobalAveragePooling1D()(keras.layers.Embedding(6, 4, mask_zero=True)(ids))
+    path = tmp_path / "model"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        keras.Model({"x": x}, {"out": pooled}).export(str(path), verbose=False)
+    with TensorFlowModel(path) as oracle:
+        wanted = [(x[:, None], oracle.run({"x": x[:, None]})["out"]) for x in feeds() if len(x)]
+    for target in TARGETS:
+        executable = compiled(path, target)
+        for fed, want in wanted:
+            np.testing.assert_allclose(executable({"x": fed})["out"], want, rtol=1e-5, atol=1e-6)
+
+
+# -- what depends on the other rows of a batch -------------------------------------------------------------------------
+def without_a_mask(tf: Any, module: Any, x: Any) -> Any:
+    ids = looked_up(module, tf.strings.split(x).to_tensor(), mask_token="")
+    return tf.reduce_mean(tf.gather(module.table, ids), 1)
+
+
+def default_is_a_word(tf: Any, module: Any, x: Any) -> Any:
+    """The mask drops id 0; what rows are padded with is a word of the vocabulary."""
+    ids = looked_up(module, tf.strings.split(x).to_tensor("a"), mask_token="")
+    return averaged(tf, module, ids, ids != 0)
+
+
+def default_is_unknown(tf: Any, module: Any, x: Any) -> Any:
+    ids = looked_up(module, tf.strings.split(x).to_tensor("?"), mask_token="")
+    return averaged(tf, module, ids, ids != 0)
+
+
+def outside_the_table(tf: Any, module: Any, x: Any) -> Any:
+    """TensorFlow looks what rows are padded with up, too: an error that is not turned into an answer."""
+    ids = looked_up(module, tf.strings.split(x)).to_tensor(8)
+    return averaged(tf, module, ids, ids != 8)
+
+
+def of_some_width(tf: Any, module: Any, x: Any) -> Any:
+    ids = looked_up(module, tf.strings.split(x).to_tensor(shape=(None, 4)), mask_token="")
+    return averaged(tf, module, ids, ids != 0)
+
+
+REFUSED = {
+    without_a_mask: "depends on the longest row",
+    default_is_a_word: "depends on the longest row",
+    default_is_unknown: "depends on the longest row",
+    outside_the_table: "depends on the longest row",
+    of_some_width: "leave the shape open",
+}
+
+
+@pytest.mark.parametrize("function", REFUSED, ids=lambda f: f.__name__)
+def test_what_is_not_masked_is_refused(tmp_path: Path, function: Function) -> None:
+    with pytest.raises(UnsupportedOps, match=REFUSED[function]):
+        compiler.compile(exported(tmp_path / "model", function), "reference")
