@@ -24,7 +24,7 @@ GPU_BEGIN, GPU_END = "<!-- measured on a gpu: begin -->", "<!-- measured on a gp
 START_BEGIN, START_END = "<!-- measured start: begin -->", "<!-- measured start: end -->"
 TRAIN_BEGIN, TRAIN_END = "<!-- measured training: begin -->", "<!-- measured training: end -->"
 GPU, START, TRAIN = "gpu_", "start", "train"
-OTHERS = (START, TRAIN, "features", "features_gpu", "growth", "gpu_tables")
+OTHERS = (START, TRAIN, "features", "features_gpu", "growth", "tables_gpu")
 """Files whose rows have another form."""
 COUNTED = {
     "kernels a request": "kernels",

@@ -38,7 +38,7 @@ BURST = 64
 """Bytes that memory reads at least."""
 LEAST_BYTES = 12 + 8 + 32 + 4
 """What a row of 8 must hold: its key, its step and count, its values and one number of state."""
-RESULTS = Path(__file__).parents[1] / "results" / "gpu_tables.jsonl"
+RESULTS = Path(__file__).parents[1] / "results" / "tables_gpu.jsonl"
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def main(
     dry: Annotated[bool, typer.Option(help="Tiny sizes, which run without a device.")] = False,
     write: Annotated[bool, typer.Option("--write/--no-write", help="Append the rows to the results.")] = True,
 ) -> None:
-    """Check every case, then time it; a row a measurement goes to `benchmarks/results/gpu_tables.jsonl`."""
+    """Check every case, then time it; a row a measurement goes to `benchmarks/results/tables_gpu.jsonl`."""
     is_right = True
     where = {"device": torch.cuda.get_device_name() if DEVICE.type == "cuda" else "cpu", "versions": versions()}
     for line in lines(dry):

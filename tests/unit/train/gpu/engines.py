@@ -50,7 +50,7 @@ def step(engine: EmbeddingEngine, batch: dict[str, Ragged]) -> dict[str, list[An
     """What is looked up; in training, it learns."""
     out = engine(batch)
     if engine.training:
-        sum(x.sin().sum() for x in out.values()).backward()
+        sum((0.25 * x * x).sum() for x in out.values()).backward()  # exact on every device
         engine.step()
     return {name: x.tolist() for name, x in out.items()}
 
