@@ -85,7 +85,7 @@ def _lists(tf: Any, x: dict[str, Any], name: str) -> Any:
 def _padded_words(tf: Any, x: dict[str, Any], name: str) -> Any:
     words = tf.strings.split(tf.reshape(x["x"], [-1])).to_tensor()
     rows = tf.nn.embedding_lookup(_table(tf, name), tf.strings.to_hash_bucket_fast(words, 10))
-    return tf.reduce_sum(tf.where(tf.expand_dims(words != "", 2), rows, tf.zeros_like(rows)), 1)
+    return tf.reduce_sum(tf.where(tf.expand_dims(tf.not_equal(words, ""), 2), rows, tf.zeros_like(rows)), 1)
 
 
 def _shared(tf: Any, x: dict[str, Any], name: str) -> Any:
