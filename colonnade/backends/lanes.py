@@ -14,7 +14,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import models, register_model
 
-from colonnade.backends.memory import F32, I32, intrinsic, loading, storing
+from colonnade.backends.memory import F32, I32, inlined, intrinsic, load_f32, loading, store_f32, storing
 
 LANES = 8
 
@@ -92,6 +92,18 @@ _EIGHT = vectors(LANES)
 LANES_TYPE = _EIGHT.type
 load_lanes, store_lanes, lanes = _EIGHT.load, _EIGHT.store, _EIGHT.lanes
 add_lanes, sub_lanes, mul_lanes, div_lanes = _EIGHT.add, _EIGHT.sub, _EIGHT.mul, _EIGHT.div
+
+
+@inlined
+def copy_row(row: int, out: int, dim: int) -> None:
+    """`out = row`, bit by bit."""
+    k = 0
+    while k + LANES <= dim:
+        store_lanes(out + 4 * k, load_lanes(row + 4 * k))
+        k += LANES
+    while k < dim:
+        store_f32(out + 4 * k, load_f32(row + 4 * k))
+        k += 1
 
 
 def _extreme(order: str) -> Any:

@@ -12,9 +12,10 @@ from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.elements import ids_of, load_weights
 from colonnade.backends.cpu.offsets import first_element, offsets_of, row_of
-from colonnade.backends.cpu.rows import copy_row, prefetch_row
+from colonnade.backends.cpu.rows import prefetch_row
 from colonnade.backends.cpu.scratch import COUNTS, FACTORS, FIRST_ROW, KEEP, LOOKED_UP, NUM_ROWS
 from colonnade.backends.cpu.units import filter_elements, implements
+from colonnade.backends.lanes import copy_row
 from colonnade.backends.memory import kernel, load_f32, load_i64, load_u8, load_u64, store_f32, store_i32, store_i64
 
 NO_BYTE = np.uint8(0)

@@ -15,12 +15,12 @@ from colonnade.backends.cpu.rows import (
     PLAIN,
     TIMES,
     add_rows,
-    copy_row,
     leading,
     max_rows,
 )
 from colonnade.backends.cpu.scratch import COUNTS, LOOKED_UP
 from colonnade.backends.cpu.units import implements, pool_narrow_rows, pool_weighted_rows
+from colonnade.backends.lanes import copy_row
 from colonnade.backends.memory import kernel, load_i32, load_i64
 
 ONE = np.float32(1)

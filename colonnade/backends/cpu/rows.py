@@ -1,4 +1,4 @@
-"""Copying and pooling table rows, in TensorFlow's order of summation.
+"""Pooling table rows, in TensorFlow's order of summation.
 
 Legend: `rows` is the address of `n` row addresses, `out` of `dim` float32 values.
 """
@@ -12,7 +12,7 @@ import numpy as np
 
 from colonnade.backends.cpu.intrinsics import prefetch, stream_lanes
 from colonnade.backends.lanes import LANES, add_lanes, div_lanes, lanes, load_lanes, max_lanes, mul_lanes, store_lanes
-from colonnade.backends.memory import inlined, kernel, load_f32, load_i64, store_f32
+from colonnade.backends.memory import kernel, load_f32, load_i64, store_f32
 
 ONE, ZERO = np.float32(1), np.float32(0)
 GROUP = 8
@@ -29,18 +29,6 @@ def prefetch_row(row: int, size: int) -> None:
         prefetch(row + LINE)
         if size > 2 * LINE:
             prefetch(row + 2 * LINE)
-
-
-@inlined
-def copy_row(row: int, out: int, dim: int) -> None:
-    """`out = row`, bit by bit."""
-    k = 0
-    while k + LANES <= dim:
-        store_lanes(out + 4 * k, load_lanes(row + 4 * k))
-        k += LANES
-    while k < dim:
-        store_f32(out + 4 * k, load_f32(row + 4 * k))
-        k += 1
 
 
 @kernel

@@ -9,12 +9,12 @@ from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.intrinsics import prefetch_second, stream_lanes
 from colonnade.backends.cpu.lookups import copy_slots
-from colonnade.backends.cpu.rows import LINE, copy_row, stream_row
+from colonnade.backends.cpu.rows import LINE, stream_row
 from colonnade.backends.cpu.scratch import AHEAD, AHEAD_LINES, DESTINATIONS, ROW_PITCH, ROW_TILE, ROWS_OF_BLOCK
 from colonnade.backends.cpu.tiles.bucketize import bucketized_rows
 from colonnade.backends.cpu.units import element_rows, implements
 from colonnade.backends.cpu.widen import widen
-from colonnade.backends.lanes import LANES, load_lanes, store_lanes
+from colonnade.backends.lanes import LANES, copy_row, load_lanes, store_lanes
 from colonnade.backends.memory import kernel, load_i64, store_i64
 
 HALF = 4 * LANES

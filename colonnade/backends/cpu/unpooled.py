@@ -11,10 +11,11 @@ from colonnade.backends.cpu import units
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.elements import ids_of, load_weights
 from colonnade.backends.cpu.lookups import slot_of
-from colonnade.backends.cpu.rows import copy_row, scale_row
+from colonnade.backends.cpu.rows import scale_row
 from colonnade.backends.cpu.scratch import FACTORS, KEEP, LOOKED_UP, TILE
 from colonnade.backends.cpu.units import element_rows, filter_elements, implements
 from colonnade.backends.cpu.widen import widen
+from colonnade.backends.lanes import copy_row
 from colonnade.backends.memory import kernel, load_f32, load_f64, load_i64, load_u8, store_f32
 
 NO_BYTE, NOTHING = np.uint8(0), np.float32(0)

@@ -12,8 +12,8 @@ import numpy as np
 
 from colonnade.backends.cpu import words as w
 from colonnade.backends.cpu.intrinsics import bf16_lanes, bf16_number, f16_lanes, f16_number, u8_lanes, u8_number
-from colonnade.backends.cpu.rows import Block, Number, copy_row, summing
-from colonnade.backends.lanes import LANES, add_lanes, lanes, mul_lanes, store_lanes
+from colonnade.backends.cpu.rows import Block, Number, summing
+from colonnade.backends.lanes import LANES, add_lanes, copy_row, lanes, mul_lanes, store_lanes
 from colonnade.backends.memory import kernel, load_f32, load_i64, store_f32
 from colonnade.core.quantize import ALIGNMENT
 

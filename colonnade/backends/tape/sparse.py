@@ -18,6 +18,7 @@ from colonnade.backends.lanes import (
     LANES,
     LANES_TYPE,
     VECTOR,
+    copy_row,
     lanes,
     load_lanes,
     multiply_add,
@@ -79,17 +80,6 @@ def _listed(at: int, a: int, count: int, place: int) -> int:
 
 
 @kernel
-def _copied(out: int, a: int, count: int) -> None:
-    k = 0
-    while k + LANES <= count:
-        store_lanes(out + 4 * k, load_lanes(a + 4 * k))
-        k += LANES
-    while k < count:
-        store_f32(out + 4 * k, load_f32(a + 4 * k))
-        k += 1
-
-
-@kernel
 def sift(out: int, so: int, a: int, sa: int, ranges: int, count: int, lists: int, rows: int) -> None:
     """Copy the ranges of each row that are dense, one behind another, and list what is not zero of the others."""
     at = lists + 8 * (rows + 1)
@@ -103,7 +93,7 @@ def sift(out: int, so: int, a: int, sa: int, ranges: int, count: int, lists: int
                 at = _listed(at, begin, size, place)
                 place += size
             else:
-                _copied(z, begin, size)
+                copy_row(begin, z, size)
                 z += 4 * size
     store_i64(lists + 8 * rows, at)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from colonnade.backends.atomics import atomic_add
 from colonnade.backends.cpu.intrinsics import prefetch, scratch
-from colonnade.backends.cpu.rows import copy_row, max_rows, max_weighted, prefetch_row, scale_row
-from colonnade.backends.lanes import LANES, load_lanes, store_lanes
+from colonnade.backends.cpu.rows import max_rows, max_weighted, prefetch_row, scale_row
+from colonnade.backends.lanes import LANES, copy_row, load_lanes, store_lanes
 from colonnade.backends.memory import inlined, kernel, load_f32, load_i32, load_i64, store_f32, store_i64
 from colonnade.train.loops import call as c
 from colonnade.train.loops import feature as w
