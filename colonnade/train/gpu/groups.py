@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import accumulate
 from typing import Any
 
@@ -17,7 +16,7 @@ import torch
 
 from colonnade.train.gpu.admission import Asked
 from colonnade.train.gpu.group import DeviceGroup, DeviceLookup
-from colonnade.train.gpu.module import Kernels, upload
+from colonnade.train.gpu.module import upload, written
 from colonnade.train.gpu.store import MAKING, SPARE, WARP, Rows, Store, block_of
 from colonnade.train.gpu.unique import Found, Keys, Members, Unique
 from colonnade.train.gpu.update import Part, Plan
@@ -59,12 +58,6 @@ def write(kinds: Sequence[Kind]) -> str:
         call = f"insert_of(words, part, lane, {of_insert}, FORM={form}, FOURS={fours}, STATES={states}, {shared})"
         lines += [f"    if kind == {k}:", f"        {call}"]
     return "\n".join(lines) + "\n"
-
-
-@cache
-def kernels_of(kinds: tuple[Kind, ...], device_type: str) -> Kernels:
-    """The kernels for stores of these kinds, for tensors of a device."""
-    return Kernels(FILES, write(kinds), interpret=device_type == "cpu")
 
 
 @dataclass(frozen=True)
@@ -164,7 +157,7 @@ class DeviceGroups:
         kinds = [kind_of(group.store) for group in groups]
         known = tuple(sorted(set(kinds)))
         self._kinds = [known.index(kind) for kind in kinds]
-        self._kernels = kernels_of(known, device.type)
+        self._kernels = written(FILES, write, known, device.type)
         draws = [group.store.draws for group in groups]
         self._draws = {"NORMAL": any(normal for normal, _ in draws), "TRUNCATED": any(cut for _, cut in draws)}
         self._numbers = StepNumbers([config for group in groups for config in group.configs])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -81,6 +81,12 @@ def _form(argument: Any) -> Any:
 def kernels(device_type: str, *files: str) -> Kernels:
     """The kernels of some files for tensors of a device."""
     return Kernels(files, interpret=device_type == "cpu")
+
+
+@cache
+def written(files: Sequence[str], write: Callable[[Any], str], kinds: tuple[Any, ...], device_type: str) -> Kernels:
+    """The kernels of some files with those that `write` writes for stores of these kinds, for tensors of a device."""
+    return Kernels(files, write(kinds), interpret=device_type == "cpu")
 
 
 def upload(array: npt.NDArray[Any], device: torch.device) -> torch.Tensor:

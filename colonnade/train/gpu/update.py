@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import accumulate, groupby
 from typing import Any
 
@@ -15,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.train.gpu.module import Kernels, upload
+from colonnade.train.gpu.module import upload, written
 from colonnade.train.gpu.store import Rows, Store, block_of
 from colonnade.train.loops.update import NUM_SCALARS
 from colonnade.train.optimizers import Optimizer
@@ -52,12 +51,6 @@ def write(kinds: Sequence[Kind]) -> str:
         own = f"RULE=RULE, V=V, FORM={form}, BLOCK={ELEMENTS // values}, VALUES={values}"
         lines += [f"    if kind == {k}:", f"        update_of(words, tile, scalars, marks, {own})"]
     return "\n".join(lines) + "\n"
-
-
-@cache
-def kernels_of(kinds: tuple[Kind, ...], device_type: str) -> Kernels:
-    """The kernels for stores of these kinds, for tensors of a device."""
-    return Kernels(FILES, write(kinds), interpret=device_type == "cpu")
 
 
 @dataclass(frozen=True)
@@ -144,7 +137,7 @@ class Plan:
     def _launch(self, name: str, first: int, count: int, tiles: int, *given: Any, **constants: Any) -> None:
         words, *before = self.placed.split([PART_WORDS * len(self.parts), *[len(self.parts)] * 2])
         programs = sum(_tiles(part) for part in self.parts[first : first + count])
-        run = kernels_of(self.kinds, self.marks.device.type)
+        run = written(FILES, write, self.kinds, self.marks.device.type)
         run.launch(name, programs, words, before[tiles], first, count, *given, **constants)
 
 

@@ -11,10 +11,10 @@ from colonnade.core.ragged import Ragged
 from colonnade.errors import BudgetError
 from colonnade.train.admission import ByCount
 from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature
-from colonnade.train.gpu import groups, update
+from colonnade.train.gpu import groups
 from colonnade.train.gpu import store as stores
 from colonnade.train.gpu.group import DeviceGroup
-from colonnade.train.gpu.module import CAPABILITIES, Kernels
+from colonnade.train.gpu.module import CAPABILITIES, Kernels, written
 from colonnade.train.gradients import GradientPolicy
 from colonnade.train.initializers import Uniform
 from colonnade.train.optimizers import Adagrad
@@ -124,12 +124,12 @@ def test_gradients_are_limited_as_on_the_cpu(device: torch.device, policy: Gradi
 
 def test_code_is_the_same_whichever_tables_learn(device: torch.device) -> None:
     engine = engine_of(device)
-    update.kernels_of.cache_clear()
+    written.cache_clear()
     for names in (("f0", "f1"), ("f0",), ("f1",)):
         out = engine(batch_of((3, 3, 3)))
         sum(out[name].sum() for name in names).backward()
         assert engine.step()
-        assert update.kernels_of.cache_info().currsize == 1
+        assert written.cache_info().currsize == 1
 
 
 LONGS = ("stores", "parts", "tiles", "hashes", "ids", "packed_hashes", "packed_ids", "rows", "spare", "order", "bases")
