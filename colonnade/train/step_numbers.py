@@ -32,12 +32,13 @@ class StepNumbers:
         """
         made = np.zeros((len(self._of), NUM_SCALARS), np.float32)
         tables = np.flatnonzero(changed)
-        pairs = np.stack([self._of[tables], updates[tables]], 1)
-        alike, members = np.unique(pairs, axis=0, return_inverse=True)
+        which, times = self._of[tables], updates[tables]
+        most = int(times.max(initial=0)) + 1
+        alike, members = np.unique(which * most + times, return_inverse=True)
         numbers = np.zeros((len(alike), NUM_SCALARS), np.float32)
-        for own, (which, times) in zip(numbers, alike.tolist(), strict=True):
-            optimizer = self._optimizers[which]
-            found = optimizer.scalars(times, optimizer.rate(step))
+        for own, pair in zip(numbers, alike.tolist(), strict=True):
+            optimizer = self._optimizers[pair // most]
+            found = optimizer.scalars(pair % most, optimizer.rate(step))
             own[: len(found)] = found
-        made[tables] = numbers[members.reshape(-1)]
+        made[tables] = numbers[members]
         return made

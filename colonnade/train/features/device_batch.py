@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -66,6 +67,11 @@ class Held:
     offsets: Sequence[tuple[torch.Tensor, ...]]
     weights: Sequence[torch.Tensor | None]
     alive: Sequence[Any]
+
+    @cached_property
+    def outer(self) -> Words:
+        """[F], the address of the offsets that count each field's lists; 0 where it has none."""
+        return np.array([ends[0].data_ptr() if len(ends) == 2 else 0 for ends in self.offsets], np.int64)
 
 
 class Packing:

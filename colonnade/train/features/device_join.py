@@ -14,7 +14,7 @@ from colonnade.backends.gpu.transform.arrange import Arranged
 from colonnade.train.features.device_batch import Held
 from colonnade.train.features.device_views import Views
 from colonnade.train.features.transformed import LookedUp
-from colonnade.train.gpu.module import kernels
+from colonnade.train.gpu.module import kernels, upload
 from colonnade.train.ids import PackedIds, check_count
 
 Words = npt.NDArray[np.int64]
@@ -42,9 +42,7 @@ class Join:
         ids = views.ids(arranged, out, total)
         given = self._given(held, arranged, out)
         device, num = out.device, held.rows + 1
-        words = torch.from_numpy(given)
-        if device.type == "cuda":
-            words = words.pin_memory().to(device, non_blocking=True)
+        words = upload(np.concatenate((given, given[self._weighted])), device)
         begins = out[views.first_begin :]
         offsets = torch.empty(len(given), num, dtype=torch.int64, device=device)
         run = kernels(device.type, "places", "join")
@@ -54,7 +52,7 @@ class Join:
         if self._weighted.any():
             weights = torch.ones(total, device=device)
             most = int(counts[self._numbers][self._weighted].max())
-            own = words[torch.from_numpy(np.flatnonzero(self._weighted)).to(device)]
+            own = words[len(given) :]
             run.launch("join_weights", (-(-most // BLOCK), len(own)), own, begins, weights, BLOCK=BLOCK)
         starts = views.starts(counts)[self._numbers]
         lists = {

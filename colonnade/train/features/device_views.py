@@ -101,7 +101,7 @@ class Views:
         num_fields, base = len(self._plan.fields), out.data_ptr()
         inner, outer = (np.zeros(len(self._plan.values), np.int64) for _ in range(2))
         inner[:num_fields] = held.words[:, w.INNER]
-        outer[:num_fields] = [ends[0].data_ptr() if len(ends) == 2 else 0 for ends in held.offsets]
+        outer[:num_fields] = held.outer
         for number, span in arranged.inner.items():
             inner[number] = base + span.begin
             lists = self._lists[number]

@@ -245,9 +245,9 @@ class DeviceGroups:
             self._insert(batch, read, step, asked or [None] * len(slices))
         found = self._matrices(batch, read.values)
         if step is not None and torch.is_grad_enabled():
-            for group, own, x in zip(self.groups, slices, found, strict=True):
-                lookup = DeviceLookup(read.keys.take(own), read.rows[own], x.requires_grad_(), group.store.version)
-                group.pending.add(lookup)
+            parts = read.keys.split(batch.sizes), read.rows.split(batch.sizes)
+            for group, keys, rows, x in zip(self.groups, *parts, found, strict=True):
+                group.pending.add(DeviceLookup(keys, rows, x.requires_grad_(), group.store.version))
         return found
 
     def _matrices(self, batch: Batch, values: torch.Tensor) -> list[torch.Tensor]:

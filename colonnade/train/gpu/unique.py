@@ -5,7 +5,7 @@ Legend: F features; N ids of all features; T tables of all groups; U distinct ke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +46,10 @@ class Keys:
     def take(self, which: torch.Tensor | slice) -> Keys:
         """Some of them."""
         return Keys(self.hashes[which], self.tables[which], self.ids[which], self.counts[which])
+
+    def split(self, sizes: Sequence[int]) -> Iterator[Keys]:
+        """Keys one behind the other."""
+        return (Keys(*own) for own in zip(*(part.split(sizes) for part in self.parts), strict=True))
 
     @staticmethod
     def empty(count: int, device: torch.device) -> Keys:
