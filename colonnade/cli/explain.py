@@ -65,7 +65,7 @@ def explain(
     if column is not None:
         found = explain_column(program, explanation, column)
     else:
-        found = details(program, explanation)
+        found = details(program, explanation, opened.weights)
     if target is not None:
         found[GPU] = explain_gpu(program, opened.weights, column, budget)
     text = column_report(found) if column is not None else report(found)
@@ -231,6 +231,7 @@ def model_sections(found: dict[str, Any]) -> list[Section]:
             (0,),
         ),
         *_decode_sections(found),
+        *_zero_sections(found),
         (
             f"dense rest: {found['dense_lines']:,} torch calls",
             ("op", "value", "source"),
@@ -253,6 +254,25 @@ def _decode_sections(found: dict[str, Any]) -> list[Section]:
     rows = [(d["key"], d["features"], d["read"]) for d in found["decodes"]]
     title = "serialized Examples: the host reads them before the columns run, for a device too"
     return [(title, ("key", "features checked", "of these read"), rows, (1, 2))] if rows else []
+
+
+def _zero_sections(found: dict[str, Any]) -> list[Section]:
+    """The products that skip zeros of marks; nothing where there are none."""
+    rows = [
+        (
+            s["product"],
+            s["of"],
+            s["elements"],
+            s["skipped"],
+            ", ".join(f"{begin} to {end}" for begin, end in s["ranges"]),
+            ", ".join(s["columns"]),
+            s["source"],
+        )
+        for s in found["skipped_zeros"]
+    ]
+    title = "zeros of marks that products on a CPU do not multiply"
+    headers = ("product", "of", "elements a row", "of these mostly zero", "which", "columns", "source")
+    return [(title, headers, rows, (2, 3))] if rows else []
 
 
 def stored_sections(found: dict[str, Any]) -> list[Section]:

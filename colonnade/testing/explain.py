@@ -6,15 +6,17 @@ import difflib
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from colonnade.backends.tape.lower import skips
+from colonnade.backends.tape.part import Skip
 from colonnade.core.consts import Const
 from colonnade.core.expr import Apply, Expr, Field, fields_of, walk
 from colonnade.errors import OptionError, listed
-from colonnade.ir.column import Column
+from colonnade.ir.column import Column, Slot
 from colonnade.ir.explanation import Decision, Explanation, StoredTable
-from colonnade.ir.program import Program
+from colonnade.ir.program import PLACE, Program, Weights
 from colonnade.ir.text import print_expr
 from colonnade.ops.op import torch_dtype
 
@@ -136,7 +138,37 @@ def _last_guard_decisions(explanation: Explanation) -> list[Decision]:
     return list(found.values())
 
 
-def details(program: Program, explanation: Explanation) -> dict[str, Any]:
+def skipped_zeros(program: Program, weights: Weights, threads: int = 1) -> list[dict[str, Any]]:
+    """The products of the dense rest, on a CPU, that do not multiply the zeros of marks: decision 0035.
+
+    ranges: begins and ends of the operand's elements that are looked at before they are multiplied.   columns: those
+    that write them, where the operand is a buffer, filled up or not.
+    """
+    sources = {line.output: line.source for line in program.dense}
+    filled = {line.output: line.args[1].name for line in program.dense if line.op == PLACE}
+    return [
+        {
+            "product": skip.product,
+            "source": sources.get(skip.product, ""),
+            "of": skip.of,
+            "elements": skip.width,
+            "ranges": [list(each) for each in skip.ranges],
+            "skipped": sum(end - begin for begin, end in skip.ranges),
+            "columns": [c.name for c in program.columns if any(_within(s, skip, filled) for s in c.slots)],
+        }
+        for skip in skips(program, weights.params, threads, weights.tables)
+    ]
+
+
+def _within(slot: Slot, skip: Skip, filled: Mapping[str, str]) -> bool:
+    """filled: results of what is copied into a buffer -> that, or what was copied into it before."""
+    of = skip.of
+    while of in filled:
+        of = filled[of]
+    return slot.output == of and any(b <= slot.offset and slot.offset + slot.width <= e for b, e in skip.ranges)
+
+
+def details(program: Program, explanation: Explanation, weights: Weights) -> dict[str, Any]:
     """`summary`, and the lists behind it."""
     guards = _last_guard_decisions(explanation)
     return summary(program, explanation) | {
@@ -154,6 +186,7 @@ def details(program: Program, explanation: Explanation) -> dict[str, Any]:
             {"key": d.name, "features": len(d.features), "read": sum(made is not None for _, made in d.features)}
             for d in program.decodes
         ],
+        "skipped_zeros": skipped_zeros(program, weights),
         "dense": [{"op": line.op, "output": line.output, "source": line.source} for line in program.dense],
         "outputs": [{"name": o.name, "dtype": o.dtype, "shape": [str(d) for d in o.shape]} for o in program.outputs],
     }

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from colonnade.backends.dense import DensePlan
-from colonnade.backends.tape.part import Part, Unfit, Value
+from colonnade.backends.tape.part import Part, Skip, Unfit, Value
 from colonnade.backends.tape.steps import STEPS
 from colonnade.backends.tape.tape import Tape, TapeCall
 from colonnade.backends.tape.zeros import Ranges, Rows, mostly_zero
@@ -43,13 +43,29 @@ def taped(
     threads: that a tape may use.   tables: rows of each, so that products skip the zeros of marks.
     """
     plan = DensePlan(program, params)
-    left, constants = plan.rest
-    rest = replace(program, dense=left)
-    lowering = _Lowering(rest, constants, threads, mostly_zero(rest, tables) if tables else {})
+    lowering, constants = _lowering(program, plan, threads, tables)
     lines, ops = lowering.lowered()
     return (
         DensePlan(replace(program, dense=lines), constants, ops=ops, arrays=lowering.arrays) if len(ops) > 1 else plan
     )
+
+
+def skips(
+    program: Program, params: Mapping[str, torch.Tensor], threads: int, tables: Mapping[str, Rows]
+) -> tuple[Skip, ...]:
+    """The products of that plan which do not multiply the zeros of marks."""
+    lowering, _ = _lowering(program, DensePlan(program, params), threads, tables)
+    lowering.lowered()
+    return tuple(lowering.skips)
+
+
+def _lowering(
+    program: Program, plan: DensePlan, threads: int, tables: Mapping[str, Rows] | None
+) -> tuple[_Lowering, Mapping[str, torch.Tensor]]:
+    """Of what the plan has not computed already, with what it has."""
+    left, constants = plan.rest
+    rest = replace(program, dense=left)
+    return _Lowering(rest, constants, threads, mostly_zero(rest, tables) if tables else {}), constants
 
 
 @dataclass
@@ -85,6 +101,7 @@ class _Lowering:
         self._reads = Counter(read) + self._fetched
         self.arrays: set[str] = set()
         """Results that nothing but outputs reads."""
+        self.skips: list[Skip] = []
         self._out: list[Instruction] = []
         self._ops: dict[str, Callable[..., Any]] = {AFTER: after}
         self._open: _Segment | None = None
@@ -145,6 +162,7 @@ class _Lowering:
         if len(lines) < FEWEST or any(v.dtype == torch.bool for v in results) or self._rows(part) == 0:
             self._out += lines
             return
+        self.skips += part.skips
         name = f"{OWN}tape_{len(self._ops) - 1}"
         arrays = frozenset(v.name for v in results if self._fetched[v.name] == self._reads[v.name] - inside[v.name])
         self.arrays |= arrays

@@ -102,6 +102,16 @@ class Step:
         return replace(self, relu=True)
 
 
+@dataclass(frozen=True)
+class Skip:
+    """A product whose zeros are not multiplied.   of: its operand.   ranges: of the operand's `width` elements."""
+
+    product: str
+    of: str
+    width: int
+    ranges: Ranges
+
+
 @dataclass(eq=False)
 class Part:
     """The steps of one tape so far.
@@ -118,6 +128,7 @@ class Part:
     steps: list[Step] = field(default_factory=list)
     places: dict[str, Place] = field(default_factory=dict)
     constants: list[Array] = field(default_factory=list)
+    skips: list[Skip] = field(default_factory=list)
 
     def accept(self, values: Sequence[Value]) -> None:
         """Errors: Unfit where values have other rows than the tape."""

@@ -13,7 +13,7 @@ import sympy
 import torch
 
 from colonnade.backends.tape import words as w
-from colonnade.backends.tape.part import Home, Part, Place, Unfit, Value
+from colonnade.backends.tape.part import Home, Part, Place, Skip, Unfit, Value
 from colonnade.backends.tape.products import PANEL
 from colonnade.backends.tape.zeros import Ranges, complement
 from colonnade.core.dims import Dim
@@ -203,6 +203,7 @@ def _sparse_product(part: Part, value: Value, x: Value, matrix: torch.Tensor, bi
         w.PRODUCT, width, target, Place(dense, len(copied)), bias, part.matrix(copied), inner=len(copied), added=True
     )
     part.work += copied.numel() + len(skipped) * width
+    part.skips.append(Skip(value.name, x.name, x.width, skipped))
 
 
 def _constant(value: Any) -> torch.Tensor:
