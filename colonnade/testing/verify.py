@@ -447,9 +447,10 @@ class _Check:
 def _shaped(value: Array, like: Array) -> Array:
     """The source's tensor in our shape, where it has the same rows: `[B, T, D]` as `[B*T, D]`, that as `[B, T*D]`."""
     same_rows = value.shape[:1] == like.shape[:1] or value.shape[-1:] == like.shape[-1:] or _several_a_row(value, like)
-    if value.shape != like.shape and value.size == like.size and same_rows:
-        return value.reshape(like.shape)
-    return value
+    is_marks = value.dtype == bool and like.dtype == np.float32  # of a comparison, each element a row or a place of one
+    if value.shape != like.shape and value.size == like.size and (same_rows or is_marks):
+        value = value.reshape(like.shape)
+    return value.astype(like.dtype) if is_marks else value
 
 
 def _cut(value: Array, like: Array) -> Array:

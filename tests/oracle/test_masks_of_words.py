@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from colonnade.backends.reference import ReferenceBackend
 from colonnade.testing.oracle import TensorFlowModel
+from colonnade.testing.sides import ColonnadeSide, TensorFlowSide
+from colonnade.testing.verify import requests_for, verify
 from tests.oracle.tf_models import TARGETS, compiled, saved
 
 WORDS = np.array([b"a", b"", b"c", b"zz", b"\xff"], object)
@@ -70,3 +73,13 @@ def test_every_mask(target: str, models: Path) -> None:
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return saved(tmp_path_factory.mktemp("masks") / "model", build)
+
+
+def test_marks_are_held_against_the_comparisons_that_they_are_of(models: Path) -> None:
+    executable = compiled(models, "reference")
+    program = executable.program
+    oracle, ours = TensorFlowSide(models, program), ColonnadeSide(executable, ReferenceBackend())
+    asked = list(requests_for(program, (0, 5), 3))
+    found = verify(ours, oracle, program, executable.weights, asked)
+    oracle.close()
+    assert found.ok and len(found.of_kind("column")) > len(MASKS)
