@@ -5,14 +5,14 @@ Legend: B rows, N elements.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from colonnade.backends.feed_values import Unfit, as_array, as_declared
-from colonnade.core.rows import MOST_ROWS, Rows, rows_of_indices, rows_of_splits
+from colonnade.core.rows import MOST_ROWS, Rows, rows_of_indices, rows_of_nested, rows_of_splits
 from colonnade.errors import FeedError, listed
 from colonnade.ir.program import Input, Program, RowKeys
 
@@ -66,7 +66,16 @@ class RowReader:
             if key.name not in self._kept:
                 found.pop(key.name, None)
         known = {str(item.rows): rows.num_rows, str(item.width): rows.width}
-        known[str(item.count)] = rows.num_elements if item.by == "indices" else rows.num_rows + 1
+        if item.by == "indices":
+            known[str(item.count)] = rows.num_elements
+        elif item.outer is None:
+            known[str(item.count)] = rows.num_rows + 1
+        else:
+            known[str(item.outer[1])] = rows.num_rows + 1
+            if item.name in feed:
+                known[str(item.count)] = len(feed[item.name])
+        if item.elements is not None:
+            known[str(item.elements)] = rows.num_elements
         for symbol, size in known.items():
             if sizes.setdefault(symbol, size) != size:
                 raise Unfit(f"{item.name}: says {symbol} = {size}, others {sizes[symbol]}")
@@ -82,6 +91,8 @@ class RowReader:
         offsets = as_array(feed[item.offsets], "int64")
         if offsets.ndim != 1 or len(offsets) == 0:
             return Rows(np.zeros(1, np.int64), 0)
+        if item.elements is not None:
+            return _checked(item, lambda: rows_of_splits(offsets, trimmed=False))
         return Rows(offsets, int(np.diff(offsets).max(initial=0)))
 
 
@@ -106,10 +117,19 @@ def _said(item: RowKeys, feed: Mapping[str, Any], most: int) -> Rows:
     """most: rows, where there are fewer elements. Errors: Unfit."""
     arrays = {key.name: _array(key.name, feed, key.dtype, key.shape) for key in item.keys}
     first = arrays[item.name]
+    if item.outer is not None:
+        outer = arrays[item.outer[0]]
+        return _checked(item, lambda: rows_of_nested(outer, first, item.trimmed))
+    if item.by == "splits":
+        return _checked(item, lambda: rows_of_splits(first, item.trimmed))
+    shape = None if item.shape is None else arrays[item.shape]
+    return _checked(item, lambda: rows_of_indices(first, shape, item.strict, most))
+
+
+def _checked(item: RowKeys, read: Callable[[], Rows]) -> Rows:
+    """Errors: Unfit where the keys do not say rows."""
     try:
-        if item.by == "splits":
-            return rows_of_splits(first, item.trimmed)
-        return rows_of_indices(first, None if item.shape is None else arrays[item.shape], item.strict, most)
+        return read()
     except FeedError as error:
         raise Unfit(f"{item.name}: {error.message}: {error.got}, want {error.want}") from error
 

@@ -115,3 +115,16 @@ def rows_of_splits(splits: Array, trimmed: bool) -> Rows:
         filled = np.flatnonzero(lengths)
         offsets = offsets[: int(filled[-1]) + 2 if len(filled) else 1]
     return Rows(offsets, int(lengths.max(initial=0)))
+
+
+def rows_of_nested(outer: Array, inner: Array, trimmed: bool) -> Rows:
+    """The rows that hold the elements of all their rows: `inner[outer]`.
+
+    Errors: FeedError where splits do not begin at 0 or fall, or the outer ones do not end with the inner rows.
+    """
+    rows, parts = rows_of_splits(outer, trimmed=False), rows_of_splits(inner, trimmed=False)
+    if rows.num_elements != parts.num_rows:
+        raise FeedError(
+            "splits do not end with the rows that they are of", got=str(rows.num_elements), want=str(parts.num_rows)
+        )
+    return rows_of_splits(parts.offsets[rows.offsets], trimmed)

@@ -219,17 +219,21 @@ def _row_keys(program: Program) -> Iterator[tuple[str, str]]:
     inputs = {i.name: i for i in program.inputs}
     for item in program.row_keys:
         where, offsets = f"rows {item.name!r}", inputs.get(item.offsets)
-        if item.by not in ("indices", "splits"):
-            yield where, f"rows are said by indices or splits, not by {item.by}"
+        if item.by not in ("indices", "splits", "nested"):
+            yield where, f"rows are said by indices, splits or nested ones, not by {item.by}"
+        if (item.by == "nested") != (item.outer is not None) or (item.elements is not None and item.by != "splits"):
+            yield where, "nested splits lie in others, and splits alone end with a size; nothing else does"
         if offsets is None or offsets.shape != (dims.add(item.rows, 1),):
             yield where, f"the input {item.offsets!r} is no vector of {item.rows} + 1 offsets"
         elif offsets.dtype != "int64":
             yield where, f"the input {item.offsets!r} is {offsets.dtype}, not int64"
-        if not all(isinstance(d, sympy.Symbol) for d in (item.rows, item.width, item.count)):
-            yield where, f"its sizes are {item.rows}, {item.width} and {item.count}, not symbols"
+        sizes = [item.rows, item.width, item.count, *([] if item.elements is None else [item.elements])]
+        sizes += [item.outer[1]] if item.outer is not None else []
+        if not all(isinstance(d, sympy.Symbol) for d in sizes):
+            yield where, f"its sizes are {', '.join(map(str, sizes))}, not symbols"
         if item.places is not None and (item.by != "indices" or item.places not in inputs):
             yield where, f"the places {item.places!r} are no input, or rows are not said by indices"
-        if (item.shape is None) != (item.by == "splits" or item.trimmed):
+        if (item.shape is None) != (item.by != "indices" or item.trimmed):
             yield where, "an index matrix has a dense shape unless it is trimmed; nothing else has one"
 
 

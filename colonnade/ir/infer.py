@@ -20,6 +20,7 @@ from colonnade.ir.graph import Graph, Node, op_of, source_of
 from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.ragged_input import RaggedInput
+from colonnade.ops.graph.row_splits import RowSplits
 from colonnade.ops.op import GraphOp, Inferred
 
 ROUNDS = 8
@@ -130,7 +131,7 @@ def rename(graph: Graph, mapping: Mapping[sympy.Symbol, Dim]) -> None:
     """Give dims of inputs other names; facts are those of the old ones until the graph is inferred again."""
     names = {s.name: str(to) for s, to in mapping.items()}
     for node in graph.nodes():
-        if isinstance(node.target, ParseExample | Placeholder | RaggedInput):
+        if isinstance(node.target, ParseExample | Placeholder | RaggedInput | RowSplits):
             node.target = node.target.renamed(names)
 
 

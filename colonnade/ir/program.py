@@ -88,13 +88,16 @@ class Decode:
 
 @dataclass(frozen=True)
 class RowKeys:
-    """Keys of a request that say the rows of ragged fields: an index matrix with its dense shape, or splits.
+    """Keys of a request that say the rows of ragged fields: an index matrix with its dense shape, splits, or splits of
+    rows of rows, or splits of what is no field.
 
     name: the index matrix `int64[count, 2]` or the splits `[count]`.   shape: the key of the dense shape `int64[2]`.
     offsets: the input that they become, no key itself; a request may give it instead of them.
     rows, width: what the dense shape says: symbols whose values a request so tells.
     trimmed: rows behind the last one with an element are left out.   strict: places within a row must rise.
     places: the input that the place of each element in its row becomes, where something reads it: no key either.
+    outer: by nested: the key of the splits of rows, whose rows `name` splits, and how many there are.
+    elements: of splits of what is no field: the size with which they end.
     """
 
     name: str
@@ -108,14 +111,18 @@ class RowKeys:
     trimmed: bool = False
     strict: bool = False
     places: str | None = None
+    outer: tuple[str, Dim] | None = None
+    elements: Dim | None = None
     tensor: str = field(default="", compare=False)
 
     @property
     def keys(self) -> tuple[Input, ...]:
         """As keys of a request."""
         first = (self.count, 2) if self.by == "indices" else (self.count,)
-        shape = [] if self.shape is None else [Input(self.shape, "int64", (2,))]
-        return (Input(self.name, self.dtype, first, self.tensor), *shape)
+        rest = [] if self.shape is None else [Input(self.shape, "int64", (2,))]
+        if self.outer is not None:
+            rest.append(Input(self.outer[0], self.dtype, (self.outer[1],)))
+        return (Input(self.name, self.dtype, first, self.tensor), *rest)
 
 
 @dataclass(frozen=True)

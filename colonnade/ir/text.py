@@ -235,6 +235,10 @@ def _rows(item: RowKeys) -> str:
     parts = [f"rows {name(item.offsets)}: {item.dtype}{_shape((item.rows, item.width))} of"]
     parts += [word for word in ("trimmed", "strict") if getattr(item, word)]
     parts.append(f"{item.by} {name(item.name)}{_shape((item.count,))}")
+    if item.outer is not None:
+        parts.append(f"in {name(item.outer[0])}{_shape((item.outer[1],))}")
+    if item.elements is not None:
+        parts.append(f"over {_shape((item.elements,))}")
     if item.shape is not None:
         parts.append("shape " + name(item.shape))
     if item.places is not None:

@@ -334,7 +334,10 @@ class Line:
         return of, _checked(Feature, attributes, token, "a feature"), made
 
     def rows(self) -> RowKeys:
-        """`rows OFFSETS: DTYPE[B, T] of [trimmed] [strict] indices NAME[N] [shape NAME] [places NAME]`."""
+        """`rows OFFSETS: DTYPE[B, T] of [trimmed] [strict] indices NAME[N] [shape NAME] [places NAME]`.
+
+        In the place of the indices: `splits NAME[N] [over [M]]` or `nested NAME[N] in NAME[M]`.
+        """
         offsets, dtype = self._typed("the input that holds the offsets")
         at = self.peek().at
         sizes = self.shape()
@@ -342,17 +345,27 @@ class Line:
             raise Failure(at, "[rows, width]")
         self.want("of")
         trimmed, strict = self.skip("trimmed"), self.skip("strict")
-        by = "indices" if self.skip("indices") else "splits"
+        by = next((word for word in ("indices", "nested") if self.skip(word)), "splits")
         if by == "splits":
             self.want("splits")
         key = self.name("a key of a request")
+        count = self._number()
+        outer = (self.name("the key of splits of rows"), self._number()) if self.skip("in") else None
+        elements = self._number() if self.skip("over") else None
+        shape = self.name("the key of the dense shape") if self.skip("shape") else None
+        places = self.name("the input of places") if self.skip("places") else None
+        rows, width = sizes
+        return RowKeys(
+            key, by, offsets, count, rows, width, shape, dtype, trimmed, strict, places, outer, elements, self.source
+        )
+
+    def _number(self) -> Dim:
+        """`[N]`."""
         at = self.peek().at
         count = self.shape()
         if len(count) != 1:
             raise Failure(at, "[number]")
-        shape = self.name("the key of the dense shape") if self.skip("shape") else None
-        places = self.name("the input of places") if self.skip("places") else None
-        return RowKeys(key, by, offsets, count[0], *sizes, shape, dtype, trimmed, strict, places, tensor=self.source)
+        return count[0]
 
     def pad(self) -> Pad:
         """`pad NAME: WHAT[B, T] [of FIELD] [fill CONST] by OFFSETS [at PLACES]`."""

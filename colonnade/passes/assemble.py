@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any
@@ -36,6 +36,7 @@ from colonnade.ir.program import (
     Output,
     Program,
     Ref,
+    RowKeys,
     Weights,
     operands,
     param_value,
@@ -57,6 +58,7 @@ from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.ragged_input import RaggedInput
 from colonnade.ops.graph.reshape import Reshape
+from colonnade.ops.graph.row_splits import RowSplits
 from colonnade.ops.graph.slice import Slice
 from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.strided_slice import StridedSlice
@@ -73,7 +75,7 @@ from colonnade.passes.pad_inputs import input_of, pad_inputs, placed
 from colonnade.passes.places import places_of
 from colonnade.passes.row_inputs import inputs_said, row_inputs
 
-GIVING = (ParseExample, RaggedInput, *PADDING)
+GIVING = (ParseExample, RaggedInput, RowSplits, *PADDING)
 """Ops whose outputs are inputs of the program."""
 MOVING = (BroadcastTo, ExpandDims, Reshape, Slice, Squeeze, StridedSlice, Tile, Transpose)
 """Ops that move elements and look at none."""
@@ -568,7 +570,8 @@ def name_batch(program: Program) -> Program:
     """The commonest leading dim of the inputs is called B."""
     first = [i.shape[0] for i in program.inputs if i.shape and i.offsets is None] + [d.rows for d in program.decodes]
     first += [r.rows for r in program.row_keys]
-    counts = {i.shape[0] for i in program.inputs if i.offsets is not None} | {r.count for r in program.row_keys}
+    counts = {i.shape[0] for i in program.inputs if i.offsets is not None}
+    counts |= {d for r in program.row_keys for d in (r.count, r.elements, *(r.outer or ())[1:]) if d is not None}
     leading = Counter(d for d in first if dims.is_symbol(d) and d not in counts)
     if not leading:
         return program
@@ -588,9 +591,14 @@ def name_batch(program: Program) -> Program:
         program,
         inputs=tuple(replace(i, shape=shaped(i.shape)) for i in program.inputs),
         decodes=tuple(replace(d, rows=dims.substitute(d.rows, mapping)) for d in program.decodes),
-        row_keys=tuple(replace(r, rows=dims.substitute(r.rows, mapping)) for r in program.row_keys),
+        row_keys=tuple(_renamed(r, mapping) for r in program.row_keys),
         pads=tuple(replace(p, rows=dims.substitute(p.rows, mapping)) for p in program.pads),
         buffers=tuple(replace(b, rows=dims.substitute(b.rows, mapping)) for b in program.buffers),
         dense=tuple(replace(i, args=arg(i.args), kwargs=arg(i.kwargs)) for i in program.dense),
         outputs=tuple(replace(o, shape=shaped(o.shape)) for o in program.outputs),
     )
+
+
+def _renamed(item: RowKeys, mapping: Mapping[sympy.Symbol, Dim]) -> RowKeys:
+    elements = None if item.elements is None else dims.substitute(item.elements, mapping)
+    return replace(item, rows=dims.substitute(item.rows, mapping), elements=elements)

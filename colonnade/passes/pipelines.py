@@ -34,6 +34,7 @@ from colonnade.passes.pool_single_rows import PoolSingleRows
 from colonnade.passes.ragged_inputs import RaggedInputs
 from colonnade.passes.scatter_weights import ScatterWeights
 from colonnade.passes.spread_rows import SpreadRows
+from colonnade.passes.sum_rows import SumRows
 from colonnade.passes.vocabularies import Vocabularies
 from colonnade.passes.warnings.base import Warn
 from colonnade.passes.warnings.float_ids import FloatIds
@@ -63,6 +64,7 @@ COLUMNS: tuple[Pass, ...] = (
     PoolSingleRows(),  # after filling: rows are then iota; what stays is pooled
     MergeTrimmed(),  # beside merge-empty-rows, which takes what was filled
     PoolSegments(),  # beside merge-trimmed: both take rows that are not filled
+    SumRows(),  # after pool-segments, which takes sums of looked up rows: what is left is added up in the dense rest
     MergeEmptyRows(),  # after pool-single-rows, which is the cheaper form
     MergeWeighted(),  # beside merge-empty-rows, which takes the bags without weights
     DropEmptySelects(),  # after merge-empty-rows, which makes the bags it looks for

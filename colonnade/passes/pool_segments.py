@@ -75,7 +75,7 @@ def _said(editor: Editor, matrix: Node, count: Node) -> Node:
     """The number of rows as the input's own dense shape has it, where it is one less than its splits."""
     base, output = item_of(matrix)
     op, values = op_of(base), facts_of(count).values
-    if not isinstance(op, RaggedInput) or op.by != "splits" or op.trimmed or output != 0 or values is None:
+    if not isinstance(op, RaggedInput) or op.by == "indices" or op.trimmed or output != 0 or values is None:
         return count
     splits = facts_of(args_of(base)[0]).shape
     if splits is None or values[0] != dims.sub(splits[0], 1):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from colonnade.ir.graph import Node, args_of, facts_of, item_of, op_of
 from colonnade.ops.graph._elementwise import Binary, Unary
@@ -57,7 +57,8 @@ ROOTS = (
 class _Group:
     """Inputs that one op uses as a matrix.
 
-    shapes: dense shapes.   rows: row numbers made of splits.   said: ops of the source that say as much.
+    outer: nested: the splits of rows, whose rows `first` splits.   shapes: dense shapes.   rows: row numbers made of
+    splits.   said: ops of the source that say as much.
     strict: whether an op demands that places within a row rise.   whole: whether one reads all rows that splits say.
     """
 
@@ -69,10 +70,12 @@ class _Group:
     said: dict[Node, None] = field(default_factory=dict)
     strict: bool = False
     whole: bool = False
+    outer: Node | None = None
 
 
 class RaggedInputs(Pass):
-    """Inputs used as an index matrix (or splits), a dense shape and values go through one `ragged_input`.
+    """Inputs used as an index matrix (or splits, or splits of splits), a dense shape and values go through one
+    `ragged_input`.
 
     Legal: each is an input of the graph of the matrix' rank, dtype and role in an op that takes such matrices; a vector
     of values has a role with one index matrix or splits alone. What the op demands of rows then holds in every request:
@@ -82,7 +85,7 @@ class RaggedInputs(Pass):
     def run(self, editor: Editor) -> int:
         """Collect the groups, then put an op in front of the users of each."""
         inputs = set(editor.graph.inputs.values())
-        groups: dict[tuple[str, Node], _Group] = {}
+        groups: dict[tuple[str, Node, Node | None], _Group] = {}
         for node in list(editor.graph.nodes()):
             if isinstance(node.target, ROOTS):
                 for found in _evidence(node):
@@ -104,16 +107,33 @@ class RaggedInputs(Pass):
         return changed
 
 
-def _join(groups: dict[tuple[str, Node], _Group], found: _Group, inputs: set[Node]) -> None:
+def _join(groups: dict[tuple[str, Node, Node | None], _Group], found: _Group, inputs: set[Node]) -> None:
+    found = _nested(found)
+    if found.outer is not None and found.outer not in inputs:
+        return
     if found.first not in inputs or not found.values or not inputs.issuperset({*found.shapes, *found.values}):
         return
-    known = groups.setdefault((found.by, found.first), found)
+    known = groups.setdefault((found.by, found.first, found.outer), found)
     known.shapes |= found.shapes
     known.values |= found.values
     known.rows |= found.rows
     known.said |= found.said
     known.strict |= found.strict
     known.whole |= found.whole
+
+
+def _nested(group: _Group) -> _Group:
+    """The same; by splits that are those of rows of rows where they are `inner[outer]`."""
+    node = group.first
+    while isinstance(node.target, Cast) and facts_of(node).dtype in ("int32", "int64"):
+        node = args_of(node)[0]
+    op = op_of(node)
+    if group.by != "splits" or not isinstance(op, Gather) or op.batch_dims or facts_of(node).rank != 1:
+        return group
+    inner, outer, axis = args_of(node)
+    if facts_of(inner).rank != 1 or facts_of(axis).integer != 0:
+        return group
+    return replace(group, by="nested", first=inner, outer=outer)
 
 
 def _unfit(group: _Group, taken: set[Node]) -> str | None:
@@ -123,6 +143,8 @@ def _unfit(group: _Group, taken: set[Node]) -> str | None:
         return "the index matrix is not known to be an int64 matrix"
     if group.by == "indices" and first.shape is not None and first.shape[1] != 2:
         return "the index matrix is not known to have two columns"
+    if group.outer is not None and facts_of(group.outer).dtype != first.dtype:
+        return "splits and those of their rows differ in dtype"
     if len(group.shapes) > 1:
         return "one index matrix is used with several dense shapes"
     if any(facts_of(s).shape != (2,) or facts_of(s).dtype != "int64" for s in group.shapes):
@@ -138,7 +160,7 @@ def _put(editor: Editor, group: _Group, number: int) -> None:
     trimmed = not group.shapes and not group.said and not group.whole
     values = list(group.values)
     op = RaggedInput(group.by, len(values), trimmed, group.strict, f"r{number}", f"t{number}")
-    operands = [group.first, *group.shapes, *values]
+    operands = [*([] if group.outer is None else [group.outer]), group.first, *group.shapes, *values]
     node = editor.add(op, *operands)
     items = [editor.item(node, k) for k in range(op.num_outputs)]
     made = dict(zip(values, items[1:-1], strict=True))
@@ -264,7 +286,7 @@ def _shape_behind(node: Node) -> Node | None:
 
 
 _CUTS = (Slice, StridedSlice)
-_STOPS = (Shape, Slice, StridedSlice)
+_STOPS = (RaggedToDense, SegmentSum, Shape, Slice, SparseSegmentReduce, StridedSlice, UnsortedSegmentSum)
 """Ops whose result is no element of their operand, or not each."""
 
 

@@ -62,7 +62,7 @@ class SpreadRows(Pass):
 def _settled(editor: Editor, rows: Rows) -> Rows:
     """The same rows, in which places rise."""
     op = op_of(rows.base)
-    if not isinstance(op, RaggedInput) or op.strict or op.by == "splits":
+    if not isinstance(op, RaggedInput) or op.strict or op.by != "indices":
         return rows
     base = editor.at(rows.base).add(replace(op, strict=True), *args_of(rows.base))
     for user in list(rows.base.users):

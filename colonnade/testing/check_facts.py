@@ -58,8 +58,9 @@ class Holds:
                 self._learn(d, int(n))
 
     def _learn(self, d: Dim, n: int) -> None:
-        if isinstance(d, sympy.Symbol) and d not in self.sizes:
-            self.sizes[d] = n
+        rest, added = (dims.sub(d, 1), 1) if isinstance(d, sympy.Add) else (d, 0)  # splits: one more than rows
+        if isinstance(rest, sympy.Symbol) and rest not in self.sizes:
+            self.sizes[rest] = n - added
 
     def check(self, f: Facts, value: Value, what: str) -> None:
         """Every fact against the value."""

@@ -15,6 +15,7 @@ from colonnade.backends.feed_elements import ElementInputs
 from colonnade.backends.feed_pads import PaddedInputs
 from colonnade.backends.feed_rows import RowReader
 from colonnade.backends.sizes import dim_function
+from colonnade.core import dims
 from colonnade.core.dims import symbols_of
 from colonnade.core.rows import Rows
 from colonnade.ir.column import fields_read
@@ -62,8 +63,20 @@ def make_request(program: Program, kind: str, rows: int, seed: int = 0) -> Reque
         feed = missing_feed(specs, rows, hints)
     else:
         feed = (ordinary_feed if kind == "ordinary" else corner_feed)(specs, rows, rng, hints)
-    feed = _agreed(program, feed)
-    return Request(f"{kind}-{rows}", rows, encoded(program, feed | _offsets(program, ends), rows))
+    feed = _agreed(program, feed) | _offsets(program, ends) | {name: _parted(rows, rng) for name in _over(program)}
+    return Request(f"{kind}-{rows}", rows, encoded(program, feed, rows))
+
+
+def _over(program: Program) -> dict[str, str]:
+    """The offsets of rows that are added up, each with the symbol of how many these are."""
+    return {r.offsets: str(r.elements) for r in program.row_keys if r.elements is not None}
+
+
+def _parted(rows: int, rng: np.random.Generator) -> Array:
+    """Offsets of as many rows over as many."""
+    ends = np.sort(rng.integers(0, rows + 1, rows))
+    ends[-1:] = rows
+    return np.concatenate([[0], ends])
 
 
 def _agreed(program: Program, feed: Mapping[str, Array]) -> Feed:
@@ -163,6 +176,8 @@ def _said(program: Program, values: Mapping[str, Array]) -> Feed:
             indices[:, 1] = places
             width = max(width, int(indices[:, 1].max(initial=-1)) + 1)
         feed[item.name] = indices if item.by == "indices" else rows.offsets.astype(item.dtype)
+        if item.outer is not None:
+            feed[item.outer[0]] = np.arange(rows.num_rows + 1, dtype=item.dtype)
         if item.shape is not None:
             feed[item.shape] = np.array([rows.num_rows, width])
     return feed
@@ -238,7 +253,9 @@ def _flat(value: Any) -> Array:
 def rows_in(program: Program, feed: Mapping[str, Array]) -> int:
     """The rows of a feed's batch; 0 where no input has any."""
     feed = _opened(program, feed)
-    by_row, ends = batched(program), frozenset(ragged(program).values())
+    over = _over(program)
+    by_row, ends = batched(program), frozenset(over or ragged(program).values())
+    by_row = frozenset(key for key in by_row if _rows_of(program, key) not in over.values())
     found = [len(v) - (key in ends) for key, v in feed.items() if key in by_row or key in ends]
     return found[0] if found else fixed_rows(program) or 0
 
@@ -247,15 +264,27 @@ def take(program: Program, request: Request, rows: Sequence[int] | NDArray[np.in
     """The request with only these rows."""
     chosen = np.asarray(rows, np.int64)
     whole = _opened(program, request.feed)
-    by_row = {key for key in batched(program) & whole.keys() if len(whole[key]) == request.rows}
-    feed = {key: value[chosen] if key in by_row else value for key, value in whole.items()}
+    over = _over(program)
+    inner = {rows: _ranges(whole[key][chosen], whole[key][chosen + 1]) for key, rows in over.items()}
+    given = batched(program) & whole.keys()
+    by_row = {key for key in given if _rows_of(program, key) in inner or len(whole[key]) == request.rows}
+    picks = {key: inner.get(_rows_of(program, key), chosen) for key in by_row}
+    feed = {key: value[picks[key]] if key in by_row else value for key, value in whole.items()}
     fields = _cut(program)
     for key, offsets in fields.items():
-        starts, ends = whole[offsets][chosen], whole[offsets][chosen + 1]
-        feed[key] = whole[key][_ranges(starts, ends)]
-    for key in dict.fromkeys(fields.values()):
-        feed[key] = np.cumsum([0, *np.diff(whole[key])[chosen]]).astype(whole[key].dtype)
+        rows = inner.get(_rows_of(program, offsets), chosen)
+        feed[key] = whole[key][_ranges(whole[offsets][rows], whole[offsets][rows + 1])]
+    for key in dict.fromkeys((*fields.values(), *over)):
+        rows = inner.get(_rows_of(program, key), chosen)
+        feed[key] = np.cumsum([0, *np.diff(whole[key])[rows]]).astype(whole[key].dtype)
     return Request(request.name, len(chosen), _closed(program, feed))
+
+
+def _rows_of(program: Program, key: str) -> str:
+    """The symbol of an input's rows, or of those that it holds offsets of."""
+    item = next(i for i in (*program.inputs, *program.signature) if i.name == key)
+    ends = {i.offsets for i in program.inputs} | _over(program).keys()
+    return str(dims.sub(item.shape[0], 1) if key in ends else item.shape[0])
 
 
 def _ranges(starts: Array, ends: Array) -> NDArray[np.int64]:
@@ -271,7 +300,7 @@ def joined(program: Program, requests: Sequence[Request], name: str) -> Request:
     parts = [_opened(program, r.feed) for r in requests]
     first = parts[0]
     feed = {key: np.concatenate([p[key] for p in parts]) if key in by_row else value for key, value in first.items()}
-    for key in dict.fromkeys(fields.values()):
+    for key in dict.fromkeys((*fields.values(), *_over(program))):
         lengths = np.concatenate([np.diff(p[key]) for p in parts])
         feed[key] = np.cumsum([0, *lengths]).astype(first[key].dtype)
     return Request(name, sum(r.rows for r in requests), _closed(program, feed))

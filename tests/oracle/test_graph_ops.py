@@ -24,6 +24,8 @@ OURS = {
     "ragged_to_dense",
     "pad_rows",
     "row_marks",
+    "row_splits",
+    "sum_rows",
     "row_ends",
     "weighted_bag",
     "embedding_bag",

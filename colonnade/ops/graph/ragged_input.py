@@ -1,4 +1,4 @@
-"""`ragged_input`: rows of differing lengths, said by an index matrix or by splits."""
+"""`ragged_input`: rows of differing lengths, said by an index matrix, by splits, or by splits of splits."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import torch
 from colonnade.core import dims, facts
 from colonnade.core.dims import Dim
 from colonnade.core.facts import Facts, Order, Packed
-from colonnade.core.rows import Rows, rows_of_indices, rows_of_splits
+from colonnade.core.rows import Rows, rows_of_indices, rows_of_nested, rows_of_splits
 from colonnade.errors import ShapeError
 from colonnade.ops.graph._facts import want_dtype, want_rank
 from colonnade.ops.graph._values import array, tensor
 from colonnade.ops.op import GraphOp, Inferred, Value, fresh
 
 INDEX = ("int32", "int64")
+FORMS = ("indices", "splits", "nested")
 
 
 @dataclass(frozen=True)
@@ -24,10 +25,11 @@ class RaggedInput(GraphOp):
     """`(indices, values .., dense shape)` of a matrix whose rows differ in length.
 
     Operands: by indices: the index matrix, its dense shape unless trimmed, values; by splits: where each row begins and
-    the last ends, values. All vectors of values have an element for each index.
+    the last ends, values; nested: the same of rows of rows, where each of those begins, values: a row has the elements
+    of all its rows. All vectors of values have an element for each index.
     trimmed: rows behind the last one with an element are left out. rows, width: names of the dims of the dense shape;
     without a name they are sizes that only the data decide.
-    strict: whether places within a row rise, so that no index occurs twice; they always do by splits.
+    strict: whether places within a row rise, so that no index occurs twice; they always do but by indices.
     Facts: rows never decrease and lie within the shape.
     Errors: FeedError where rows fall, an index lies outside the shape, or numbers of elements differ.
     """
@@ -40,8 +42,8 @@ class RaggedInput(GraphOp):
     width: str | None = None
 
     def __post_init__(self) -> None:
-        if self.by not in ("indices", "splits"):
-            raise ShapeError("ragged_input: no such form", got=self.by, want="indices or splits")
+        if self.by not in FORMS:
+            raise ShapeError("ragged_input: no such form", got=self.by, want=", ".join(FORMS))
 
     @property
     def num_outputs(self) -> int:  # type: ignore[override]
@@ -51,7 +53,7 @@ class RaggedInput(GraphOp):
     @property
     def first_value(self) -> int:
         """The place of the first vector of values among the operands."""
-        return 2 if self.by == "indices" and not self.trimmed else 1
+        return 2 if self.by == "nested" or (self.by == "indices" and not self.trimmed) else 1
 
     def renamed(self, names: Mapping[str, str]) -> RaggedInput:
         """The same op with other names of dims."""
@@ -64,6 +66,9 @@ class RaggedInput(GraphOp):
         values = args[self.first_value :]
         want_dtype("ragged_input", first, ("int64",) if self.by == "indices" else INDEX, self.by)
         want_rank("ragged_input", first, 2 if self.by == "indices" else 1, self.by)
+        if self.by == "nested":
+            want_dtype("ragged_input", args[1], INDEX, "splits of rows of rows")
+            want_rank("ragged_input", args[1], 1, "splits of rows of rows")
         for each in values:
             want_rank("ragged_input", each, 1, "values")
         counts = [each.shape[0] for each in values if each.shape is not None]
@@ -71,12 +76,12 @@ class RaggedInput(GraphOp):
             counts.append(first.shape[0])
         count = counts[0] if counts else fresh(2)
         rows: Dim = fresh(0) if self.rows is None else dims.symbol(self.rows)
-        if self.by == "splits" and self.rows is None and not self.trimmed and first.shape is not None:
+        if self.by != "indices" and self.rows is None and not self.trimmed and first.shape is not None:
             rows = dims.sub(first.shape[0], 1)
         width: Dim = fresh(1) if self.width is None else dims.symbol(self.width)
         row = facts.facts("int64", (count,), lo=0, order=Order.NONDECREASING)
         packed = Packed(1, (row, facts.facts("int64", (count,), lo=0)))
-        is_strict = self.strict or self.by == "splits"
+        is_strict = self.strict or self.by != "indices"
         order = Order.STRICT if is_strict else Order.NONE
         matrix = facts.facts("int64", (count, 2), lo=0, order=order, distinct=is_strict, packed=packed)
         shape = facts.facts("int64", (2,), content=(rows, width))
@@ -96,4 +101,6 @@ class RaggedInput(GraphOp):
     def _read(self, args: tuple[Value, ...], num: int) -> Rows:
         if self.by == "splits":
             return rows_of_splits(array(args[0]), self.trimmed)
+        if self.by == "nested":
+            return rows_of_nested(array(args[0]), array(args[1]), self.trimmed)
         return rows_of_indices(array(args[0]), None if self.trimmed else array(args[1]), self.strict)

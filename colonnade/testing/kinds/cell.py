@@ -28,7 +28,8 @@ NOTIMPL, NOTYET, NEVER = "notimpl", "notyet", "never"
 class Given:
     """An input: its dtype, values a row (0: one, in a tensor of rank 1), and the values that requests are made of.
 
-    form: dense, open (dense rows of a width that a request tells), sparse or ragged.
+    form: dense, open (dense rows of a width that a request tells), sparse, ragged, or nested: ragged
+    of two levels, each value an inner row that may lack it.
     """
 
     name: str
@@ -54,6 +55,10 @@ class Given:
         if self.form == "sparse":
             shape = np.array(values.shape, np.int64)
             return {name: values[kept], f"{name}.indices": np.argwhere(kept), f"{name}.dense_shape": shape}
+        if self.form == "nested":
+            outer = np.arange(0, values.size + 1, max(1, self.width))
+            inner = np.concatenate([[0], np.cumsum(kept.reshape(-1))])
+            return {name: values[kept], f"{name}.row_splits": outer, f"{name}.row_splits_1": inner}
         return {name: values[kept], f"{name}.row_splits": np.concatenate([[0], np.cumsum(kept.sum(1))])}
 
 

@@ -111,6 +111,16 @@ def _ragged_mean(tf: Any, x: dict[str, Any], name: str) -> Any:
     return tf.reduce_mean(tf.ragged.map_flat_values(lambda ids: tf.nn.embedding_lookup(table, ids), x["x"]), axis=1)
 
 
+def _inner_first(tf: Any, x: dict[str, Any], name: str) -> Any:
+    table = _table(tf, name)
+    rows = tf.ragged.map_flat_values(lambda ids: tf.nn.embedding_lookup(table, ids), x["x"])
+    return tf.reduce_sum(tf.reduce_sum(rows, axis=2), axis=1)
+
+
+def _both_levels(tf: Any, x: dict[str, Any], name: str) -> Any:
+    return _ragged_mean(tf, {"x": x["x"].merge_dims(1, 2)}, name)
+
+
 def _sequence(tf: Any, x: dict[str, Any], name: str) -> Any:
     return tf.nn.embedding_lookup(_table(tf, name), x["x"])
 
@@ -182,6 +192,8 @@ PLAIN: dict[str, Plain] = {
     "max_norm, padded": Plain((replace(ids(3, pool=range(10)), form="ragged"),), _padded_norms),
     "words split, padded and masked": Plain((words(),), _padded_words),
     "sparse inputs": Plain((replace(SEVERAL, form="sparse"),), _of_sparse),
+    "ragged inputs of two levels": Plain((replace(ids(3, pool=range(10)), form="nested"),), _inner_first),
+    "ragged inputs of two levels, at once": Plain((replace(ids(3, pool=range(10)), form="nested"),), _both_levels),
     "ragged inputs, mean": Plain((replace(ids(3, pool=range(10)), form="ragged"),), _ragged_mean),
     "ragged inputs": Plain(
         (replace(SEVERAL, form="ragged"),),

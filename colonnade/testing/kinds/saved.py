@@ -80,6 +80,8 @@ def _placeholder(v1: Any, given: Given, name: str) -> Any:
         return v1.placeholder(given.dtype, (None, None), name)
     if given.form == "sparse":
         return v1.sparse_placeholder(given.dtype, _shape(given), name)
+    if given.form == "nested":
+        return v1.ragged.placeholder(given.dtype, 2, name=name)
     if given.form == "ragged":
         return v1.ragged.placeholder(given.dtype, 1, name=name)
     return v1.placeholder(given.dtype, _shape(given), name)

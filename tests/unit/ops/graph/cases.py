@@ -626,7 +626,7 @@ def parse_example(w: World) -> Case:
 @maker("ragged_input")
 def ragged_input(w: World) -> Case:
     r = w.random
-    by = r.choice(["indices", "splits"])
+    by = r.choice(["indices", "splits", "nested"])
     lengths = [r.choice([0, 1, 3]) for _ in range(r.choice(SIZES))]
     places = [[k, j] for k, n in enumerate(lengths) for j in range(n)]
     if r.random() < 0.2:
@@ -636,12 +636,33 @@ def ragged_input(w: World) -> Case:
     op = op_of("ragged_input", by, num_values, trimmed, r.random() < 0.5, *names)
     count = len(places) + (r.random() < 0.05)
     values = [w.fed(numbers(r, (count,), r.choice(["float32", "int64", "string"]))) for _ in range(num_values)]
-    if by == "splits":
+    if by != "indices":
         first = w.fed(np.cumsum([r.random() < 0.05, *lengths]).astype(r.choice(["int32", "int64"])))
-        return op, [first, *values]
+        if by == "splits":
+            return op, [first, *values]
+        ends = sorted(r.choices(range(len(lengths) + 1), k=r.choice(SIZES)))
+        outer = np.array([0, *ends, len(lengths) - (r.random() < 0.05)], first.array.dtype)
+        return op, [w.fed(outer), first, *values]
     first = w.fed(np.array(places, np.int64).reshape(-1, 2))
     shape = [len(lengths), 3 if r.random() < 0.9 else 2]
     return op, [first, *([] if trimmed else [w.any(np.array(shape, np.int64))]), *values]
+
+
+@maker("row_splits")
+def row_splits(w: World) -> Case:
+    r = w.random
+    lengths = [r.choice([0, 1, 3]) - (r.random() < 0.03) for _ in range(r.choice(SIZES))]
+    splits = np.cumsum([r.random() < 0.05, *lengths]).astype(r.choice(["int32", "int64"]))
+    return op_of("row_splits", f"rows{w.made}", f"elements{w.made}"), [w.fed(splits)]
+
+
+@maker("sum_rows")
+def sum_rows(w: World) -> Case:
+    r = w.random
+    lengths = [r.choice([0, 1, 3]) for _ in range(r.choice(SIZES))]
+    splits = np.cumsum([r.random() < 0.05, *lengths])
+    x = numbers(r, (sum(lengths) + (r.random() < 0.05), *shape(r, 0, 2)), "float32", True)
+    return op_of("sum_rows"), [w.any(x), w.any(splits)]
 
 
 @maker("choices")
