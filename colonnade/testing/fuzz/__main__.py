@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
+import sys
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +22,8 @@ from colonnade.testing.tensorflow import tensorflow
 
 app = typer.Typer(add_completion=False)
 INTERRUPTED = 130
+WIDTH = 160
+"""Of a table where there is no terminal."""
 
 
 def table(outcome: Outcome, backends: list[str]) -> Table:
@@ -49,8 +54,12 @@ def fuzz(
     columns: Annotated[str, typer.Option(help="with --model: the cases that are kept")] = "",
     json_file: Annotated[Path | None, typer.Option("--json", help="where to write the results")] = None,
 ) -> None:
-    """Compare random models with TensorFlow; exit status 1 where anything disagrees."""
-    console = Console()
+    """Compare random models with TensorFlow; exit status 1 where anything disagrees.
+
+    Ctrl-C, or a termination, ends it with the table of the models that are done.
+    """
+    signal.signal(signal.SIGTERM, _interrupt)
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
     asked = [b for b in backends.split(",") if b]
     if unknown := set(asked) - set(BACKENDS):
         raise typer.BadParameter(f"{', '.join(sorted(unknown))} is none of {', '.join(BACKENDS)}")
@@ -67,6 +76,8 @@ def fuzz(
     except ColonnadeError as error:
         console.print(f"{type(error).__name__}: {error}", markup=False)
         raise typer.Exit(1) from None
+    except KeyboardInterrupt:  # before the first model
+        raise typer.Exit(INTERRUPTED) from None
     _show(console, outcome, asked)
     if json_file is not None:
         json_file.write_text(json.dumps(outcome.as_dict(), indent=2))
@@ -76,6 +87,11 @@ def fuzz(
 
 
 def _run(console: Console, seed: int, cases: int, backends: list[str]) -> Outcome:
+    """A spinner on a terminal, lines elsewhere."""
+    if not console.is_terminal:
+        return run(
+            seed, cases, backends, progress=Lines(console, cases), report=lambda result: _disagreements(console, result)
+        )
     shown = SpinnerColumn(), TextColumn("{task.completed}/{task.total} cases"), TextColumn("{task.description}")
     with Progress(*shown, TimeElapsedColumn(), console=console, transient=True) as bars:
         task = bars.add_task("start", total=cases)
@@ -86,6 +102,25 @@ def _run(console: Console, seed: int, cases: int, backends: list[str]) -> Outcom
             progress=lambda what, n: bars.update(task, description=what, advance=n),
             report=lambda result: _disagreements(console, result),
         )
+
+
+class Lines:
+    """A line for each part as it begins: what is done, of how many cases, and the time so far."""
+
+    def __init__(self, console: Console, cases: int) -> None:
+        self._console, self._cases, self._done, self._began = console, cases, 0, time.perf_counter()
+
+    def __call__(self, what: str, done: int) -> None:
+        self._done += done
+        seconds = time.perf_counter() - self._began
+        said = f"{what} is done" if done else what
+        self._console.print(
+            f"{self._done}/{self._cases} cases, {seconds:.0f} s: {said}", markup=False, highlight=False, soft_wrap=True
+        )
+
+
+def _interrupt(number: int, frame: object) -> None:
+    raise KeyboardInterrupt
 
 
 def _disagreements(console: Console, result: Result) -> None:

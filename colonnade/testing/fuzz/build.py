@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from colonnade.testing.fuzz.build_keras import build_keras, words_file
-from colonnade.testing.fuzz.build_ops import vector
+from colonnade.testing.fuzz.build_ops import vector, whole
 from colonnade.testing.fuzz.build_sequences import sequences
 from colonnade.testing.fuzz.cases import SEQUENCES, Case, Input, Model, Tower, seed_of
 from colonnade.testing.fuzz.encode import EXAMPLES, listed
@@ -52,6 +52,7 @@ def _given(tf: Any, model: Model) -> tuple[dict[str, Any], dict[str, Any]]:
     """The inputs of the signature, and the features that they are."""
     inputs = {i.name: _placeholder(tf, i) for i in model.inputs}
     features = {i.name: _feature(tf, i, inputs[i.name]) for i in model.inputs}
+    features |= {whole(i.name): inputs[i.name] for i in model.inputs if i.separator}
     for case in model.cases:
         if case.weights:
             ids, weights = features[case.input], inputs[case.weights]
@@ -68,6 +69,8 @@ def _placeholder(tf: Any, item: Input) -> Any:
         return v1.sparse_placeholder(dtype, [None, None], item.name)
     if item.form == "ragged":
         return v1.ragged.placeholder(dtype, 1, [], item.name)
+    if item.form == "nested":
+        return v1.ragged.placeholder(dtype, 2, [], item.name)
     shapes = {"open": (None, None), "weights": (None,)}
     return v1.placeholder(dtype, shapes.get(item.form, item.spec.shape), item.name)
 

@@ -5,6 +5,7 @@ Legend: B batch, T ids a row, D embedding_dim.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -16,6 +17,11 @@ from colonnade.testing.fuzz.strings import prepared
 Tables = dict[int, Any]
 
 
+def whole(name: str) -> str:
+    """The name of strings beside that of what they are split into."""
+    return f"{name}, not split"
+
+
 def vector(
     tf: Any, model: Model, case: Case, features: Mapping[str, Any], tables: Tables, outputs: dict[str, Any]
 ) -> Any:
@@ -24,6 +30,8 @@ def vector(
     tables: what other cases have made.   outputs: what is an output itself is added.
     """
     item = placed(next(i for i in model.inputs if i.name == case.input), case)
+    if case.form == "padded":
+        return _padded(tf, case, features[whole(case.input)], item.separator, _table(tf, model, case, tables))
     given = taken(case, features[case.input])
     if case.prep:
         given = prepared(tf, given, case.prep, features[case.others[0]] if case.others else None)
@@ -34,8 +42,12 @@ def vector(
     if case.form in ("bag", "raw"):
         weights = features[case.weights] if case.weights else None
         return _pooled(tf, case, _ids_of(tf, case, item, given), weights, _table(tf, model, case, tables))
+    if case.form == "nested":
+        return _nested(tf, case, given, _table(tf, model, case, tables))
     if isinstance(given, tf.RaggedTensor):
         return _sequence(tf, case, _of_ragged(tf, case, given, _table(tf, model, case, tables)), given, outputs)
+    if case.form == "values":
+        return _of_values(tf, case, given, _table(tf, model, case, tables), item.width)
     ids = _ids(tf, case, given)
     if case.form == "one_hot":
         hot = tf.one_hot(ids, case.rows)
@@ -53,6 +65,41 @@ def _sequence(tf: Any, case: Case, rows_BTD: Any, given: Any, outputs: dict[str,
     """One vector of the rows, which are an output."""
     outputs[f"sequence_{case.number}"] = rows_BTD
     return reduced(tf, case, rows_BTD, given, None)
+
+
+def _padded(tf: Any, case: Case, text: Any, separator: str, table: Any) -> Any:
+    """The sum over words, by the separator or by white space, of what is padded and masked."""
+    words = (tf.strings.split(text) if case.number % 2 else tf.strings.split(text, separator)).to_tensor()
+    rows = _rows(tf, case, table, _ids(tf, case, words))
+    return tf.reduce_sum(tf.where(tf.expand_dims(tf.not_equal(words, ""), 2), rows, tf.zeros_like(rows)), 1)
+
+
+def _nested(tf: Any, case: Case, given: Any, table: Any) -> Any:
+    """The sum over rows of rows: over both levels at once, or over the inner ones and then the outer ones."""
+    if zlib.crc32(case.input.encode()) % 2:  # an input is read in one of the two ways
+        given = given.merge_dims(1, 2)
+    rows = tf.ragged.map_flat_values(lambda x: _rows(tf, case, table, _ids(tf, case, x)), given)
+    while isinstance(rows, tf.RaggedTensor):
+        rows = tf.reduce_sum(rows, axis=rows.ragged_rank)
+    return rows
+
+
+def _of_values(tf: Any, case: Case, given: Any, table: Any, width: int) -> Any:
+    """One vector of the rows of several values a place, `[B, T, K]`: first of the values, then of the places."""
+    places = next(k for k in (3, 2, 1) if width % k == 0)
+    given = tf.reshape(given, [-1, places, width // places])
+    rows_BTKD = _rows(tf, case, table, _ids(tf, case, given))
+    kept = tf.cast(tf.not_equal(given, tf.zeros([], given.dtype)), tf.float32)
+    return tf.reduce_mean(VALUES[case.mode](tf, rows_BTKD, tf.expand_dims(kept, 3)), 1)
+
+
+VALUES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "mean": lambda tf, rows, kept: tf.reduce_mean(rows, 2),
+    "sum": lambda tf, rows, kept: tf.reduce_sum(rows, 2),
+    "max": lambda tf, rows, kept: tf.reduce_max(rows, -2),
+    "masked": lambda tf, rows, kept: tf.math.divide_no_nan(tf.reduce_sum(rows * kept, 2), tf.reduce_sum(kept, 2)),
+}
+"""What makes one vector of the values of a place."""
 
 
 def _of_ragged(tf: Any, case: Case, given: Any, table: Any) -> Any:

@@ -18,7 +18,7 @@ MOST_ADDED = 9
 """Of rows that are added before a dense rest, or in it: it would make much of a small difference of longer sums."""
 SEQUENCES = ("sequences", "steps")
 """Styles of sequence feature columns."""
-FORMS = ("dense", "sparse", "ragged", "open", "single", "weights")
+FORMS = ("dense", "sparse", "ragged", "nested", "open", "single", "weights")
 """What an input may be."""
 
 
@@ -27,9 +27,9 @@ class Input:
     """An input of a model.
 
     width: values a row; 0 is one value in a tensor of rank 1.   separator: what strings of rank 1 are split by.
-    form: `dense`, `sparse` or `ragged` (at most `width` values a row), `open` (as many values in every row of a
-    request, at most `width`), `single` (one row, whatever the batch is) or `weights` (one for each value of a sparse or
-    ragged input).
+    form: `dense`, `sparse`, `ragged` or `nested` (at most `width` values a row, of `nested` in rows of their own),
+    `open` (as many values in every row of a request, at most `width`), `single` (one row, whatever the batch is) or
+    `weights` (one for each value of a sparse or ragged input).
     """
 
     name: str

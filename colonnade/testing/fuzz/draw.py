@@ -34,7 +34,7 @@ _WIDTHS = (0, 1, 1, 1, 2, 3, 5, 9)
 _LENGTHS = (1, 2, 3, 5, 9, 9, 130)
 _FORMS = {
     "columns": ("dense",) * 4 + ("sparse",),
-    "ops": ("dense",) * 6 + ("sparse", "sparse", "ragged", "open", "single"),
+    "ops": ("dense",) * 6 + ("sparse", "sparse", "ragged", "open", "single", "nested"),
     "sequences": ("sparse",),
     "steps": ("sparse",),
 }

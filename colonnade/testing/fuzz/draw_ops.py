@@ -13,10 +13,11 @@ from colonnade.testing.fuzz.strings import JOINED, STEPS
 
 Rng = np.random.Generator
 
-LOOKUPS = ("row", "rows", "bag", "raw", "one_hot", "sequence")
+LOOKUPS = ("row", "rows", "bag", "raw", "one_hot", "sequence", "padded", "nested", "values")
 """`row`: one id a row.   `rows`: several, each with its vector.   `bag`, `raw`: pooled, by
 `safe_embedding_lookup_sparse` and by `embedding_lookup_sparse`.   `one_hot`: no table.   `sequence`: `rows` that are an
-output as well."""
+output as well.   `padded`: words, padded to the longest row and masked.   `nested`: of rows of rows.   `values`:
+several values a place."""
 REDUCTIONS = ("flat", "sum", "mean", "max", "min", "prod", "first", "last", "transposed", "masked", "attention")
 """What makes one vector of a row's vectors."""
 OPEN = ("sum", "mean", "max", "min", "transposed", "masked", "attention")
@@ -32,11 +33,16 @@ _LOOKUPS: Mapping[str, Sequence[str]] = {
     "single": ("row",),
     "sparse": ("bag", "raw"),
     "ragged": ("bag", "raw", "sequence"),
+    "nested": ("nested",),
 }
 LABELLED = ("identity", "modulo")
 """Kinds whose ids may have names in an output: numbers made of numbers."""
 LABELS = ("gather", "table")
 MOST_ONE_HOT = 64
+VALUES = ("mean", "sum", "max", "masked")
+"""What makes one vector of the values of a place."""
+PLAIN_TABLES = ("one_hot", "padded", "nested")
+"""Lookups whose table, if they have one, is one variable as it is."""
 
 
 def ops_case(
@@ -88,6 +94,8 @@ def _ops_case(rng: Rng, number: int, tower: Tower, item: Input, draw: Mapping[st
     if kind == "vocabulary" and form not in ("bag", "one_hot") and case.default is None and not case.oov_buckets:
         case = replace(case, default=0)  # an unknown word has no row
     case = replace(case, pooling=_pooling(rng, case, item), rows=_ids(case))
+    if form == "values":
+        case = replace(case, mode=str(rng.choice(VALUES)))
     if form == "one_hot":
         return replace(case, size=min(case.size, MOST_ONE_HOT), rows=min(case.rows, MOST_ONE_HOT))
     if form == "bag" and kind == "identity" and rng.random() < 0.3:
@@ -97,25 +105,26 @@ def _ops_case(rng: Rng, number: int, tower: Tower, item: Input, draw: Mapping[st
 
 def _forms(item: Input) -> Sequence[str]:
     if item.separator:
-        return ("bag",)
+        return ("bag", "padded")
     if item.form != "dense":  # no float of an open width is missing
         found = _LOOKUPS[item.form]
         return [f for f in found if f != "bag"] if item.form == "open" and item.dtype.startswith("float") else found
     bags = () if item.dtype.startswith("float") else ("bag",)
     if item.width > 1:
-        return ("rows", "rows", "one_hot", "sequence", *bags, *bags)
+        places = () if item.dtype.startswith("float") else ("values",)
+        return ("rows", "rows", "one_hot", "sequence", *places, *bags, *bags)
     return ("row", "row", "row", "one_hot", "numeric" if item.dtype != "string" else "row", *bags)
 
 
 def _pooling(rng: Rng, case: Case, item: Input) -> str:
     if case.form in ("bag", "raw"):
         return str(rng.choice(POOLINGS))
-    if case.form == "row" or (case.form == "one_hot" and not item.width):
+    if case.form in ("row", "padded", "nested", "values") or (case.form == "one_hot" and not item.width):
         return ""
     known = REDUCTIONS if item.form == "dense" and case.form != "sequence" else OPEN
     if item.width > MOST_ADDED:
         return str(rng.choice(("max", "min")))
-    masked = item.dtype != "string" and item.form not in LISTS
+    masked = item.form not in LISTS
     return str(rng.choice([r for r in known if r != "masked" or masked]))
 
 
@@ -131,6 +140,7 @@ def sharing(rng: Rng, case: Case, cases: Sequence[Case]) -> Case:
     if not case.rows or case.form == "one_hot":
         return case
     found = [c for c in cases if c.rows >= case.rows and c.form not in ("one_hot", "plain")]
+    found = [c for c in found if case.form not in PLAIN_TABLES or c.parts == 1]
     if not found:
         return case
     other = found[int(rng.integers(len(found)))]
@@ -140,7 +150,7 @@ def sharing(rng: Rng, case: Case, cases: Sequence[Case]) -> Case:
 
 def made(rng: Rng, case: Case) -> Case:
     """Now and then with a table of several variables, or with rows that are scaled to a norm."""
-    if not case.rows or case.form == "one_hot":
+    if not case.rows or case.form in PLAIN_TABLES:
         return case
     if case.rows > 1 and rng.random() < 0.1:
         case = replace(case, parts=int(rng.integers(2, min(case.rows, 5) + 1)))

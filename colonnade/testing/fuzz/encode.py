@@ -15,8 +15,10 @@ from colonnade.testing.requests import Request
 Array = NDArray[Any]
 
 EXAMPLES = "examples"
-LISTS = ("sparse", "ragged")
+LISTS = ("sparse", "ragged", "nested")
 """Forms of inputs that have any number of values a row."""
+PART = 3
+"""Values of each inner row of a `nested` one; the last has fewer, and now and then one is empty."""
 
 
 def listed(model: Model) -> dict[str, str]:
@@ -70,9 +72,20 @@ def _parts(item: Input, values: Array, lengths: list[int]) -> dict[str, Array]:
         return {item.name: values[kept]}
     if item.form == "ragged":
         return {item.name: values[kept], f"{item.name}.row_splits": np.cumsum([0, *lengths])}
+    if item.form == "nested":
+        parts = [_cut(length) for length in lengths]
+        inner = np.cumsum([0, *(n for row in parts for n in row)])
+        outer = np.cumsum([0, *map(len, parts)])
+        return {item.name: values[kept], f"{item.name}.row_splits": outer, f"{item.name}.row_splits_1": inner}
     shape = np.array([len(lengths), max(lengths, default=0)], np.int64)
     indices = np.argwhere(kept).astype(np.int64).reshape(-1, 2)
     return {item.name: values[kept], f"{item.name}.indices": indices, f"{item.name}.dense_shape": shape}
+
+
+def _cut(length: int) -> list[int]:
+    """Lengths of inner rows: an empty one first where there is an odd number of values."""
+    parts = [min(PART, length - at) for at in range(0, length, PART)]
+    return [0, *parts] if length % 2 else parts
 
 
 def _example(model: Model, request: Request, row: int) -> bytes:

@@ -19,6 +19,8 @@ FULL = (("ordinary", 0), ("ordinary", 1), ("ordinary", 17), ("corner", 1), ("cor
 """Kind and rows of the requests of a model, to which a hostile one is added."""
 HOSTILE = ("hostile", 9)
 FEW = (("corner", 5), ("missing", 1), ("ordinary", 0))
+UNCHECKED = ("row", "rows", "raw", "sequence", "nested", "values")
+"""Lookups of plain ops that take ids as they are."""
 FEW_BYTES = 200
 """Hashed in three chunks and a rest; each chunk takes an interpreter half a second."""
 PLAIN = ("identity", "embedded", "encoded")
@@ -113,7 +115,7 @@ def _refuses(case: Case) -> bool:
     """Whether a lookup of plain ops has no row for -1 and does not leave it out, or marks have no place for it."""
     if case.kind == "encoded":
         return case.mode != "one_hot"
-    return case.kind == "identity" and case.default is None and case.form in ("row", "rows", "raw", "sequence")
+    return case.kind == "identity" and case.default is None and case.form in UNCHECKED
 
 
 def _corners(model: Model, item: Input, hints: Hints, *, hostile: bool) -> Array:
