@@ -28,14 +28,15 @@ LOOKING = 32
 """Lanes of a program: few, since the slowest search of a program holds up the others."""
 FILES = ("groups",)
 STORE_WORDS, PART_WORDS = 16, 4
-Kind = tuple[int, int, int, int]
-"""What code of a store depends on: FORM, VALUES, FOURS, STATES of `kernels/groups.py`."""
+Kind = tuple[int, int, bool, int, int]
+"""What code of a store depends on: FORM, VALUES, FULL, FOURS, STATES of `kernels/groups.py`."""
 
 
 def kind_of(store: Store) -> Kind:
     """The kind of a store."""
     dim = store.layout.embedding_dim
-    return store.form, block_of(dim, 32), block_of(-(-dim // 4), 8), block_of(store.layout.num_states, 32)
+    values = block_of(dim, 32)
+    return store.form, values, dim % values == 0, block_of(-(-dim // 4), 8), block_of(store.layout.num_states, 32)
 
 
 def write(kinds: Sequence[Kind]) -> str:
@@ -48,12 +49,12 @@ def write(kinds: Sequence[Kind]) -> str:
     head = f"{begin}\n    kind = tl.load(words + STORE_KIND)"
     lines = ["@kernel", f"def look_up_all(stores, parts, tiles, num, {of_look_up}, NOTED: tl.constexpr,"]
     lines += ["    GIVES: tl.constexpr, BLOCK: tl.constexpr):", head]
-    for k, (form, values, _, _) in enumerate(kinds):
-        call = f"look_up_of(words, part, lane, {of_look_up}, FORM={form}, VALUES={values}, NOTED=NOTED, GIVES=GIVES)"
-        lines += [f"    if kind == {k}:", f"        {call}"]
+    for k, (form, values, full, _, _) in enumerate(kinds):
+        own = f"FORM={form}, VALUES={values}, FULL={full}, NOTED=NOTED, GIVES=GIVES"
+        lines += [f"    if kind == {k}:", f"        look_up_of(words, part, lane, {of_look_up}, {own})"]
     lines += ["", "", "@kernel", f"def insert_all(stores, parts, tiles, num, {of_insert}, NORMAL: tl.constexpr,"]
     lines += ["    TRUNCATED: tl.constexpr, BLOCK: tl.constexpr, SPARE: tl.constexpr):", head]
-    for k, (form, _, fours, states) in enumerate(kinds):
+    for k, (form, _, _, fours, states) in enumerate(kinds):
         shared = "NORMAL=NORMAL, TRUNCATED=TRUNCATED, BLOCK=BLOCK, SPARE=SPARE"
         call = f"insert_of(words, part, lane, {of_insert}, FORM={form}, FOURS={fours}, STATES={states}, {shared})"
         lines += [f"    if kind == {k}:", f"        {call}"]

@@ -52,6 +52,9 @@ class Tuning:
     hot: int = 4
     copies: int = 64
     most_hot: int = 64
+    top: int = 8
+    merged: int = MERGED
+    wide: bool = True
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,7 @@ def write_pool(branches: Sequence[Branch], tuning: Tuning) -> str:
         for g, x in enumerate(branches)
     ]
     pieces = {
-        g: f"pool_piece_of(entry, rows{g}, offsets{g}, inverse, weights, out{g}, units, counters, partials, count{g}, "
+        g: f"pool_piece_of(entry, rows{g}, inverse, weights, out{g}, units, counters, partials, count{g}, "
         f"{_piece(x, tuning)}, E={step_of(x.block, tuning.step)}, WIDE={wide}, "
         f"{x.constants('DIM', 'ROW', 'BLOCK', 'ALIGN', 'WEIGHTED', 'MAX', 'DIVIDED')})"
         for g, x in ((g, branches[g]) for g in pooled)
@@ -132,18 +135,19 @@ def write_pool(branches: Sequence[Branch], tuning: Tuning) -> str:
     )
 
 
-def write_spread(branches: Sequence[Branch], tuning: Tuning, is_hot: bool) -> str:
-    """`bags` and `pieces`: gradients of rows. is_hot: some rows may be."""
+def write_spread(branches: Sequence[Branch], tuning: Tuning, is_hot: bool, adds_four: bool) -> str:
+    """`bags` and `pieces`: gradients of rows. is_hot: some rows may be.   adds_four: the device adds four at once."""
     hot = {"COPIES": tuning.copies if is_hot else 0, "MOST": tuning.most_hot}
     tiles = [
-        f"spread_bags_of(program{_less(g)}, given{g}, offsets{g}, inverse, weights, grads{g}, hot{g}, units, queue, "
-        f"counters, count{g}, {_piece(x, tuning)}, first{g}, R={bags_of(x.block, tuning)}, SHORT={tuning.short}, "
+        f"spread_bags_of(program{_less(g)}, given{g}, offsets{g}, inverse, weights, grads{g}, hot{g}, found, units, "
+        f"queue, counters, count{g}, {_piece(x, tuning)}, first{g}, R={bags_of(x.block, tuning)}, "
+        f"SHORT={tuning.short}, WIDE={_wide(x, adds_four)}, "
         f"{x.constants('FIRST', 'UNITS', 'DIM', 'BLOCK', 'ALIGN', 'WEIGHTED', 'DIVIDED', 'UNPOOLED', **hot)})"
         for g, x in enumerate(branches)
     ]
     pieces = {
-        g: f"spread_piece_of(entry, given{g}, offsets{g}, inverse, weights, grads{g}, hot{g}, found, units, count{g}, "
-        f"{_piece(x, tuning)}, first{g}, {_steps_back(x, tuning, is_hot)}, "
+        g: f"spread_piece_of(entry, given{g}, inverse, weights, grads{g}, hot{g}, found, units, count{g}, "
+        f"{_piece(x, tuning)}, first{g}, {_steps_back(x, tuning, is_hot)}, WIDE={_wide(x, adds_four)}, "
         f"{x.constants('DIM', 'BLOCK', 'ALIGN', 'WEIGHTED', 'DIVIDED', **hot)})"
         for g, x in enumerate(branches)
         if not x.unpooled
@@ -174,8 +178,13 @@ def _piece(branch: Branch, tuning: Tuning) -> str:
 
 def _steps_back(branch: Branch, tuning: Tuning, is_hot: bool) -> str:
     step = step_of(branch.block, tuning.back_step)
-    repeats = tuning.samples // REPEATS if is_hot and branch.block >= MERGED else 0
-    return f"E={step}, NEAR={max(NEAR, step)}, REPEATS={repeats}"
+    repeats = tuning.samples // REPEATS if is_hot and branch.block >= tuning.merged else 0
+    return f"E={step}, NEAR={max(NEAR, step)}, REPEATS={repeats}, TOP={tuning.top if is_hot and not repeats else 0}"
+
+
+def _wide(branch: Branch, adds_four: bool) -> int:
+    """Values that are added at once."""
+    return 4 if adds_four and branch.dim % 4 == 0 else 1
 
 
 def _less(group: int) -> str:
@@ -199,7 +208,7 @@ def _pieces(arguments: str, pieces: dict[int, str]) -> str:
     if not pieces:
         return ""
     lines = [f"@kernel\ndef pieces({arguments}):", "    work = tl.load(counters)", "    i = tl.program_id(0)"]
-    lines += ["    while i < work:", "        entry = queue + i.to(tl.int64) * 4"]
+    lines += ["    while i < work:", "        entry = queue + i.to(tl.int64) * ENTRY"]
     if len(pieces) > 1:
         lines.append("        group = tl.load(units + tl.load(entry).to(tl.int64) * 8 + 6)")
     for g, call in pieces.items():

@@ -24,6 +24,8 @@ from colonnade.train.segments import LAYOUTS_KEPT, Layout
 Tensors = Sequence[torch.Tensor]
 MOST_GROUPS = 8
 """Groups of one launch."""
+ENTRY = 8
+"""Words of a piece that is noted."""
 PER_VALUE = 512
 """Elements of a batch for each value of a piece."""
 
@@ -100,7 +102,7 @@ class GpuPooling:
         pieces = elements // max(t.least_piece, values // wide)
         most = min(max(counts) * units.pooled, elements // (t.short + 1)) + pieces
         return Lists(
-            torch.empty(max(1, most) * 4, dtype=torch.int32, device=device),
+            torch.empty(max(1, most) * ENTRY, dtype=torch.int32, device=device),
             torch.zeros(2 + 2 * pieces, dtype=torch.int32, device=device),
             torch.empty(max(1, 2 * pieces * wide), dtype=torch.float32, device=device),
             most,

@@ -49,11 +49,12 @@ class _Hot:
         starts = starts_of(shapes)
         copies = [torch.Size((tuning.most_hot * tuning.copies, shape[1])) for shape in shapes]
         behind = starts_of(copies)
-        memory = torch.zeros(starts[-1] + behind[-1], dtype=torch.float32, device=device)
-        firsts = [starts[-1] + at - start for at, start in zip(behind[:-1], starts[:-1], strict=True)]
         most = max((shape[0] for shape in shapes), default=0)
         rows = most + -most % 4  # each part begins at a multiple of 16 bytes, however many rows there are
-        words = torch.zeros(rows * len(shapes) + 2, dtype=torch.int32, device=device)
+        end = starts[-1] + behind[-1]
+        memory = torch.zeros(end + rows * len(shapes) + 2, dtype=torch.float32, device=device)
+        firsts = [starts[-1] + at - start for at, start in zip(behind[:-1], starts[:-1], strict=True)]
+        words = memory[end:].view(torch.int32)
         numbers = [words[rows * m : rows * (m + 1)] for m in range(len(shapes))]
         listed = torch.empty(tuning.most_hot, dtype=torch.int64, device=device)
         sums = [memory[start:] for start in starts[:-1]]
@@ -125,7 +126,9 @@ class GpuSpreading:
     ) -> None:
         _, inverse, weights = batch
         branches = units.branches([0] * len(units.groups))
-        run = kernels_of(launches.write_spread, branches, self.pooling.tuning, is_hot)(inverse.device.type == "cpu")
+        adds_four = self.pooling.tuning.wide and _adds_four(inverse.device)
+        written = kernels_of(launches.write_spread, branches, self.pooling.tuning, is_hot, adds_four)
+        run = written(inverse.device.type == "cpu")
         lists = self.pooling.lists(units, counts, inverse)
         own: list[Any] = []
         for group, count in zip(units.groups, counts, strict=True):
@@ -300,6 +303,12 @@ class GpuSpreading:
     def _by_row(dim: int, device: torch.device) -> Units:
         """Units that add up a gradient for each row."""
         return Units([Group(0, 0, ADDED, dim, ((0, 0, 0, dim, 0, 1),))], device)
+
+
+@cache
+def _adds_four(device: torch.device) -> bool:
+    """Whether four numbers that follow each other can be added at once."""
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def _kernels(device: torch.device) -> Kernels:

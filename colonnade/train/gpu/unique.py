@@ -15,8 +15,8 @@ from colonnade.errors import OptionError
 from colonnade.train.gpu.module import kernels
 
 BLOCK, SPARE, COUNTED, FIRST, FEATURES = 128, 1 << 14, 1024, 8, 256
-COUNTING = 2048
-"""Ids of a program that counts."""
+COUNTING, COUNTING_WARPS = 2048, 4
+"""Ids of a program that counts, and its warps."""
 LEAST_SAMPLED, SAMPLE = 1 << 18, 1024
 """Ids from which on a sample finds the frequent ones, so that their keys come first; and how many are in it."""
 MOST_STAMP = 255
@@ -152,7 +152,7 @@ class Unique:
             listed = (inverse, sums, numbers, found)
             self._kernels.launch("list_keys", programs, values, *shared, *listed, *parts, BLOCK=BLOCK)
         programs = -(-count // COUNTING) + num
-        constants = {"BLOCK": COUNTING, "COUNTED": COUNTED, "FIRST": FIRST}
+        constants = {"BLOCK": COUNTING, "COUNTED": COUNTED, "FIRST": FIRST, "num_warps": COUNTING_WARPS}
         self._kernels.launch("settle", programs, features, counting, num, inverse, numbers, made.counts, **constants)
         return Found(made, found, bases)
 

@@ -19,12 +19,13 @@ from colonnade.train.gpu.store import Rows, Store, block_of
 from colonnade.train.loops.update import NUM_SCALARS
 from colonnade.train.optimizers import Optimizer
 
-ELEMENTS = 512
-"""Values that a program has in hand."""
+ELEMENTS, WARPS = 512, 4
+"""Values that a program has in hand, and its warps."""
 FILES = ("update",)
 PART_WORDS, GRADS = 16, 7
-Kind = tuple[int, int]
-"""What code of a store depends on: FORM and VALUES of `kernels/update.py`."""
+ALIGNMENT = 16
+Kind = tuple[int, int, bool]
+"""What code of a store depends on: FORM, VALUES and EXACT of `kernels/update.py`."""
 
 
 def vectors_of(optimizer: Optimizer) -> int:
@@ -34,7 +35,8 @@ def vectors_of(optimizer: Optimizer) -> int:
 
 def kind_of(store: Store) -> Kind:
     """The kind of a store."""
-    return store.form, block_of(store.layout.embedding_dim)
+    dim = store.layout.embedding_dim
+    return store.form, block_of(dim), block_of(dim) == dim
 
 
 def write(kinds: Sequence[Kind]) -> str:
@@ -42,13 +44,13 @@ def write(kinds: Sequence[Kind]) -> str:
     begin = "    words, tile = tile_of_part(words, tiles, num_first, num)\n    kind = tl.load(words + PART_KIND)"
     head = "words, tiles, num_first, num"
     lines = ["@kernel", f"def inspect_all({head}, marks, barred, told, SKIPS: tl.constexpr):", begin]
-    for k, (_, values) in enumerate(kinds):
-        call = f"inspect_of(words, tile, marks, barred, told, SKIPS=SKIPS, BLOCK={ELEMENTS // values}, VALUES={values})"
-        lines += [f"    if kind == {k}:", f"        {call}"]
+    for k, (_, values, exact) in enumerate(kinds):
+        own = f"BLOCK={ELEMENTS // values}, VALUES={values}, EXACT={exact}"
+        lines += [f"    if kind == {k}:", f"        inspect_of(words, tile, marks, barred, told, SKIPS=SKIPS, {own})"]
     constants = "RULE: tl.constexpr, V: tl.constexpr"
     lines += ["", "", "@kernel", f"def update_all({head}, scalars, marks, {constants}):", begin]
-    for k, (form, values) in enumerate(kinds):
-        own = f"RULE=RULE, V=V, FORM={form}, BLOCK={ELEMENTS // values}, VALUES={values}"
+    for k, (form, values, exact) in enumerate(kinds):
+        own = f"RULE=RULE, V=V, FORM={form}, BLOCK={ELEMENTS // values}, VALUES={values}, EXACT={exact}"
         lines += [f"    if kind == {k}:", f"        update_of(words, tile, scalars, marks, {own})"]
     return "\n".join(lines) + "\n"
 
@@ -85,7 +87,7 @@ class Plan:
     @staticmethod
     def of(parts: Sequence[Part], stores: Sequence[Store], device: torch.device) -> Plan:
         """A plan; `inspect` writes its marks. stores: all that ever learn: code is the same whichever do now."""
-        ordered = tuple(sorted(parts, key=_rule))
+        ordered = tuple(replace(part, grads=_aligned(part.grads)) for part in sorted(parts, key=_rule))
         kinds = tuple(sorted({kind_of(store) for store in stores}))
         firsts = accumulate((len(part.rows) for part in ordered), initial=0)
         words = np.zeros((len(ordered), PART_WORDS), np.int64)
@@ -103,9 +105,9 @@ class Plan:
 
     def with_grads(self, grads: Sequence[torch.Tensor]) -> Plan:
         """The same with other gradients."""
-        parts = tuple(replace(part, grads=own) for part, own in zip(self.parts, grads, strict=True))
+        parts = tuple(replace(part, grads=_aligned(own)) for part, own in zip(self.parts, grads, strict=True))
         words = self.words.copy()
-        words[:, GRADS] = [own.data_ptr() for own in grads]
+        words[:, GRADS] = [part.grads.data_ptr() for part in parts]
         return replace(self, parts=parts, words=words, placed=_placed(parts, words, self.marks.device))
 
     def marks_of(self) -> list[torch.Tensor]:
@@ -138,7 +140,12 @@ class Plan:
         words, *before = self.placed.split([PART_WORDS * len(self.parts), *[len(self.parts)] * 2])
         programs = sum(_tiles(part) for part in self.parts[first : first + count])
         run = written(FILES, write, self.kinds, self.marks.device.type)
-        run.launch(name, programs, words, before[tiles], first, count, *given, **constants)
+        run.launch(name, programs, words, before[tiles], first, count, *given, **constants, num_warps=WARPS)
+
+
+def _aligned(grads: torch.Tensor) -> torch.Tensor:
+    """Gradients where they can be read 16 bytes at a time."""
+    return grads.clone() if grads.data_ptr() % ALIGNMENT else grads
 
 
 def _rule(part: Part) -> tuple[str, int]:

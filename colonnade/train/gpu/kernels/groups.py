@@ -93,6 +93,7 @@ def look_up_of(
     num_step,
     FORM: tl.constexpr,
     VALUES: tl.constexpr,
+    FULL: tl.constexpr,
     NOTED: tl.constexpr,
     GIVES: tl.constexpr,
 ):
@@ -121,8 +122,9 @@ def look_up_of(
     if NOTED:
         note(address, counts + tl.load(part), lane, num_step, tl.load(words + 12), live)
     if GIVES:
-        of_tables = longs(tl.load(words + 5))
-        give(out + tl.load(part + 3), of_tables, table, lane, address, inside, live, tl.load(words + 10), FORM, VALUES)
+        of_tables, dim = longs(tl.load(words + 5)), tl.load(words + 10)
+        to = out + tl.multiple_of(tl.load(part + 3), 4)
+        give(to, of_tables, table, lane, address, inside, live, dim, FORM, VALUES, FULL)
 
 
 @jit

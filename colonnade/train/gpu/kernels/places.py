@@ -43,6 +43,12 @@ def floats(address):
 
 
 @jit
+def floats_at(rows):
+    """Where the values of rows lie, at multiples of 16 bytes."""
+    return tl.multiple_of((rows + ROW_VALUES).to(tl.pointer_type(tl.float32)), 16)
+
+
+@jit
 def load_values(rows, k, mask, FORM: tl.constexpr):
     """float32 [N, K]: values k of rows."""
     values = rows[:, None] + ROW_VALUES
@@ -53,7 +59,7 @@ def load_values(rows, k, mask, FORM: tl.constexpr):
         half = tl.load((values + 2 * k[None, :]).to(tl.pointer_type(tl.float16)), mask=mask, other=0)
         return half.to(tl.float32)
     else:
-        return tl.load(floats(values + 4 * k[None, :]), mask=mask, other=0)
+        return tl.load(floats_at(rows)[:, None] + k[None, :], mask=mask, other=0)
 
 
 @jit
@@ -68,4 +74,4 @@ def store_values(rows, k, x, mask, FORM: tl.constexpr):
     elif FORM == FLOAT16_FORM:
         tl.store((values + 2 * k[None, :]).to(tl.pointer_type(tl.float16)), x.to(tl.float16), mask=mask)
     else:
-        tl.store(floats(values + 4 * k[None, :]), x, mask=mask)
+        tl.store(floats_at(rows)[:, None] + k[None, :], x, mask=mask)

@@ -18,6 +18,9 @@ from colonnade.backends.gpu.device.lookup import total
 from colonnade.backends.gpu.device.reduce import greatest_row, sum_of_rows
 from colonnade.backends.gpu.device.text import greatest
 
+ENTRY = tl.constexpr(8)
+"""Words of a piece that is noted, int32."""
+
 
 @jit
 def nothing(N: tl.constexpr, BLOCK: tl.constexpr):
@@ -64,8 +67,8 @@ def divisor_of(weights, begin, finish, n, pooling, weighted, WEIGHTED: tl.conste
 
 
 @jit
-def note_long(queue, counters, unit, b, n, is_long, piece, R: tl.constexpr):
-    """Write down the pieces of long bags: unit, batch row, piece, and where the bag's partial sums begin."""
+def note_long(queue, counters, unit, b, begin, n, is_long, piece, R: tl.constexpr):
+    """Write down the pieces of long bags: unit, batch row, piece, where the bag's partial sums begin, its elements."""
     pieces = tl.where(is_long, (n + piece - 1) // piece, 0).to(tl.int32)
     num_pieces = total(pieces)
     if num_pieces > 0:
@@ -78,12 +81,14 @@ def note_long(queue, counters, unit, b, n, is_long, piece, R: tl.constexpr):
         most = greatest(pieces)
         k = most * 0
         while k < most:
-            to = queue + (first + k).to(tl.int64) * 4
+            to = queue + (first + k).to(tl.int64) * ENTRY
             is_piece = k < pieces
             tl.store(to, pieces * 0 + unit, mask=is_piece)
             tl.store(to + 1, b.to(tl.int32), mask=is_piece)
             tl.store(to + 2, pieces * 0 + k, mask=is_piece)
             tl.store(to + 3, slot, mask=is_piece)
+            tl.store(to + 4, begin.to(tl.int32), mask=is_piece)
+            tl.store(to + 5, (begin + n).to(tl.int32), mask=is_piece)
             k += 1
 
 
@@ -113,9 +118,9 @@ def column_of(flat, word, count, ALIGN: tl.constexpr):
 
 
 @jit
-def values_of(rows, word, DIM: tl.constexpr, BLOCK: tl.constexpr):
-    """Where a unit's values of the first row lie, their numbers [BLOCK], and which there are."""
-    d = tl.arange(0, BLOCK)
+def values_of(rows, word, DIM: tl.constexpr, BLOCK: tl.constexpr, WIDE: tl.constexpr):
+    """Where a unit's values of the first row lie, the number of each WIDE-th [BLOCK // WIDE], and which there are."""
+    d = tl.arange(0, BLOCK // WIDE) * WIDE
     own = rows
     is_column = d < DIM
     if BLOCK < DIM:
@@ -126,12 +131,11 @@ def values_of(rows, word, DIM: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @jit
-def bag_noted(entry, units, offsets, count):
+def bag_noted(entry, units):
     """The bag of a piece that was noted: its unit's words, its number, where its elements begin and where they end."""
     word = units + tl.load(entry).to(tl.int64) * 8
     b = tl.load(entry + 1).to(tl.int64)
-    ends = offsets + tl.load(word) * (count + 1) + b
-    return word, b, tl.load(ends), tl.load(ends + 1)
+    return word, b, tl.load(entry + 4).to(tl.int64), tl.load(entry + 5).to(tl.int64)
 
 
 @jit
@@ -171,7 +175,7 @@ def pool_bags_of(
     weighted = tl.load(word + 5)
     to, stride = column_of(out, word, count, ALIGN)
     b, live, begin, n = bags_of(program // UNITS, offsets, word, count, R, UNPOOLED)
-    source, d, is_column = values_of(rows, word, DIM, BLOCK)
+    source, d, is_column = values_of(rows, word, DIM, BLOCK, 1)
     is_short = live & (n <= SHORT)
     length = tl.where(is_short, n, 0).to(tl.int32)
     longest = greatest(length)
@@ -179,14 +183,15 @@ def pool_bags_of(
     if MAX:
         sums = tl.full(sums.shape, float("-inf"), tl.float32)
     weight = tl.full([R], 0.0, tl.float32)
+    u = tl.load(inverse + begin, mask=length > 0, other=0).to(tl.int64)
     e = longest * 0
     while e < longest:
         more = e < length
-        u = tl.load(inverse + begin + e, mask=more, other=0).to(tl.int64)
         is_value = more[:, None]
         if BLOCK != DIM:
             is_value = is_value & is_column[None, :]
         x = tl.load(source + u[:, None] * ROW + d[None, :], mask=is_value, other=0.0)
+        u = tl.load(inverse + begin + e + 1, mask=e + 1 < length, other=0).to(tl.int64)
         if WEIGHTED:
             w = tl.load(weights + begin + e, mask=more & (weighted != 0), other=1.0)
             x = x * w[:, None]
@@ -204,14 +209,13 @@ def pool_bags_of(
         is_written = is_written & is_column[None, :]
     tl.store(to + b[:, None] * stride + d[None, :], sums, mask=is_written)
     if not UNPOOLED:
-        note_long(queue, counters, unit, b, n, live & (n > SHORT), piece, R)
+        note_long(queue, counters, unit, b, begin, n, live & (n > SHORT), piece, R)
 
 
 @jit
 def pool_piece_of(
     entry,
     rows,
-    offsets,
     inverse,
     weights,
     out,
@@ -235,12 +239,12 @@ def pool_piece_of(
     entry: what was noted.   counters: int32, how many pieces, how many slots of partial sums, then of each bag how many
     pieces have come.   partials: float32 [slots, WIDE].
     """
-    word, b, begin, finish = bag_noted(entry, units, offsets, count)
+    word, b, begin, finish = bag_noted(entry, units)
     k = tl.load(entry + 2)
     slot = tl.load(entry + 3).to(tl.int64)
     pooling = tl.load(word + 4)
     weighted = tl.load(word + 5)
-    source, d, is_column = values_of(rows, word, DIM, BLOCK)
+    source, d, is_column = values_of(rows, word, DIM, BLOCK, 1)
     e = begin + k.to(tl.int64) * piece
     last = tl.minimum(e + piece, finish)
     sums = nothing(E, BLOCK)

@@ -193,16 +193,33 @@ def note(address, counts, lane, num_step, num_count_at, live):
 
 
 @jit
-def give(out, words, table, lane, address, inside, live, dim, FORM: tl.constexpr, VALUES: tl.constexpr):
-    """Write the values of rows; of lanes without one, the table's default."""
+def give(
+    out,
+    words,
+    table,
+    lane,
+    address,
+    inside,
+    live,
+    dim,
+    FORM: tl.constexpr,
+    VALUES: tl.constexpr,
+    FULL: tl.constexpr,
+):
+    """Write the values of rows; of lanes without one, the table's default. FULL: dim is a multiple of VALUES."""
     default = number_in(words + TABLE_WORDS * table.to(tl.int64), 7, inside & ~live).to(tl.float32)
     begin = 0
     while begin < dim:
         k = begin + tl.arange(0, VALUES)
-        within = (k < dim)[None, :]
+        if FULL:
+            within = (tl.arange(0, VALUES) >= 0)[None, :]
+            first = lane * tl.multiple_of(dim, VALUES)
+        else:
+            within = (k < dim)[None, :]
+            first = lane * dim
         x = load_values(address, k, live[:, None] & within, FORM)
         x = tl.where(live[:, None], x, default)
-        tl.store(out + (lane * dim)[:, None] + k[None, :], x, mask=inside[:, None] & within)
+        tl.store(out + first[:, None] + k[None, :], x, mask=inside[:, None] & within)
         begin += VALUES
 
 
@@ -229,6 +246,7 @@ def gather(
     FORM: tl.constexpr,
     BLOCK: tl.constexpr,
     VALUES: tl.constexpr,
+    FULL: tl.constexpr,
 ):
     """Kernel: `out[u] = the values of row u`, float32 [N, D]; the table's default where there is no row."""
     lane = lanes_of(BLOCK)
@@ -237,7 +255,7 @@ def gather(
     live = row >= 0
     address = row_at(blocks, row, live, num_shift, row_bytes)
     table = tl.load(tables + lane, mask=inside & ~live, other=0)
-    give(out, words, table, lane, address, inside, live, dim, FORM, VALUES)
+    give(out, words, table, lane, address, inside, live, dim, FORM, VALUES, FULL)
 
 
 @kernel

@@ -28,6 +28,11 @@ from colonnade.train.gpu.kernels.pool import (
 
 NOWHERE = tl.constexpr(0x7FFFFFFF)
 NO_KEY = tl.constexpr(-1)
+ADD_FOUR = tl.constexpr(
+    "{ .reg .pred p; setp.ne.s32 p, $6, 0; mov.b32 $0, 0; "
+    "@p red.relaxed.gpu.global.add.v4.f32 [$1], {$2, $3, $4, $5}; }"
+)
+"""Triton adds one value at a time."""
 
 
 @jit
@@ -45,11 +50,13 @@ def sampled(offsets, inverse, matrices, i, end, num, stride, SAMPLES: tl.constex
     at = i.to(tl.int64) * each + mixed(i.to(tl.int64)) % each
     low = at * 0
     high = low + num
-    while greatest((high - low).to(tl.int32)) > 1:
+    left = num
+    while left > 1:
         middle = (low + high) // 2
         before = tl.load(offsets + middle * stride) <= at
         low = tl.where(before, middle, low)
         high = tl.where(before, high, middle)
+        left = (left + 1) // 2
     ends = offsets + low * stride
     matrix = tl.load(matrices + low).to(tl.int64)
     is_element = (matrix >= 0) & (at >= tl.load(ends)) & (at < tl.load(ends + stride - 1))
@@ -82,8 +89,8 @@ def find_hot(
     """
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     j = tl.arange(0, SAMPLES)
-    own = sampled(offsets, inverse, matrices, i, end, num, stride, SAMPLES)
     others = sampled(offsets, inverse, matrices, j, end, num, stride, SAMPLES)
+    own = tl.gather(others, i, 0)
     same = own[:, None] == others[None, :]
     often = tl.reduce(same.to(tl.int32), 1, plus)
     before = tl.reduce((same & (j[None, :] < i[:, None])).to(tl.int32), 1, plus)
@@ -97,18 +104,47 @@ def find_hot(
 
 
 @jit
-def place_of(u, lane, hot, copies_at, mask, DIM: tl.constexpr, COPIES: tl.constexpr, MOST: tl.constexpr):
-    """int64 [N]: where the gradients of rows are added. COPIES: of hot rows, 0: none are.
+def copy_of(h, lane, copies_at, DIM: tl.constexpr, COPIES: tl.constexpr, MOST: tl.constexpr):
+    """int64 [N]: where a copy of the gradient of the h-th hot row lies, counted from 1."""
+    copy = (tl.program_id(0) + lane) % COPIES * MOST + h.to(tl.int64) - 1
+    return tl.multiple_of(copies_at, 16) + copy * DIM
+
+
+@jit
+def place_of(u, h, lane, copies_at, DIM: tl.constexpr, COPIES: tl.constexpr, MOST: tl.constexpr):
+    """int64 [N]: where the gradients of rows are added. h: which hot rows they are, 0: none.   COPIES: of a hot row.
 
     Facts: the lanes of a program add to different copies of a hot row, which lie MOST rows apart: in memory that serves
     several additions at a time.
     """
     place = u.to(tl.int64) * DIM
     if COPIES > 0:
-        h = tl.load(hot + u, mask=mask, other=0).to(tl.int64)
-        copy = (tl.program_id(0) + lane) % COPIES * MOST + h - 1
-        place = tl.where(h > 0, tl.multiple_of(copies_at, 16) + copy * DIM, place)
+        place = tl.where(h > 0, copy_of(h, lane, copies_at, DIM, COPIES, MOST), place)
     return place
+
+
+@jit
+def load_values(source, at, mask, WIDE: tl.constexpr):
+    """WIDE values that follow each other, from each place on."""
+    x0 = tl.load(source + at, mask=mask, other=0.0)
+    x1 = x0
+    x2 = x0
+    x3 = x0
+    if WIDE == 4:
+        x1 = tl.load(source + at + 1, mask=mask, other=0.0)
+        x2 = tl.load(source + at + 2, mask=mask, other=0.0)
+        x3 = tl.load(source + at + 3, mask=mask, other=0.0)
+    return x0, x1, x2, x3
+
+
+@jit
+def add_values(to, x0, x1, x2, x3, mask, WIDE: tl.constexpr):
+    """Add WIDE values that follow each other, from each place on. Facts: no two threads hold the same lane."""
+    if WIDE == 4:
+        given = [to.to(tl.int64), x0, x1, x2, x3, mask.to(tl.int32)]
+        tl.inline_asm_elementwise(ADD_FOUR, "=r,l,f,f,f,f,r", given, dtype=tl.int32, is_pure=False, pack=1)
+    else:
+        tl.atomic_add(to, x0, mask=mask, sem="relaxed")
 
 
 @jit
@@ -120,6 +156,7 @@ def spread_bags_of(
     weights,
     grads,
     hot,
+    found,
     units,
     queue,
     counters,
@@ -138,6 +175,7 @@ def spread_bags_of(
     UNPOOLED: tl.constexpr,
     COPIES: tl.constexpr,
     MOST: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """Add the gradients of a tile's bags of up to SHORT elements to those of their rows; the others are noted.
 
@@ -149,13 +187,13 @@ def spread_bags_of(
     weighted = tl.load(word + 5)
     source, stride = column_of(given, word, count, ALIGN)
     b, live, begin, n = bags_of(program // UNITS, offsets, word, count, R, UNPOOLED)
-    sums, d, is_column = values_of(grads, word, DIM, BLOCK)
+    sums, d, is_column = values_of(grads, word, DIM, BLOCK, WIDE)
     length = tl.where(live & (n <= SHORT), n, 0).to(tl.int32)
     longest = greatest(length)
     is_read = (length > 0)[:, None]
     if BLOCK != DIM:
         is_read = is_read & is_column[None, :]
-    g = tl.load(source + b[:, None] * stride + d[None, :], mask=is_read, other=0.0)
+    g0, g1, g2, g3 = load_values(source, b[:, None] * stride + d[None, :], is_read, WIDE)
     if DIVIDED:
         weight = length.to(tl.float32)
         if WEIGHTED:
@@ -165,29 +203,43 @@ def spread_bags_of(
                 w = tl.load(weights + begin + e, mask=(e < length) & (weighted != 0), other=1.0)
                 weight += tl.where(e < length, tl.where(pooling == 2, w * w, w), 0.0)
                 e += 1
-        g = g * divided(1.0, divisor(weight, pooling))[:, None]
+        by = divided(1.0, divisor(weight, pooling))[:, None]
+        g0 = g0 * by
+        g1 = g1 * by
+        g2 = g2 * by
+        g3 = g3 * by
+    h = tl.full([R], 0, tl.int32)
+    has_hot = longest < 0
+    if COPIES > 0:
+        has_hot = tl.load(found) > 0
+    u = tl.load(inverse + begin, mask=length > 0, other=0)
     e = longest * 0
     while e < longest:
         more = e < length
-        u = tl.load(inverse + begin + e, mask=more, other=0)
-        x = g
+        if COPIES > 0:
+            h = tl.load(hot + u, mask=more & has_hot, other=0)
+        x0, x1, x2, x3 = g0, g1, g2, g3
         if WEIGHTED:
-            x = g * tl.load(weights + begin + e, mask=more & (weighted != 0), other=1.0)[:, None]
+            w = tl.load(weights + begin + e, mask=more & (weighted != 0), other=1.0)[:, None]
+            x0 = g0 * w
+            x1 = g1 * w
+            x2 = g2 * w
+            x3 = g3 * w
         is_value = more[:, None]
         if BLOCK != DIM:
             is_value = is_value & is_column[None, :]
-        to = sums + place_of(u, tl.arange(0, R), hot, copies_at, more, DIM, COPIES, MOST)[:, None] + d[None, :]
-        tl.atomic_add(to, x, mask=is_value, sem="relaxed")
+        to = sums + place_of(u, h, tl.arange(0, R), copies_at, DIM, COPIES, MOST)[:, None] + d[None, :]
+        u = tl.load(inverse + begin + e + 1, mask=e + 1 < length, other=0)
+        add_values(to, x0, x1, x2, x3, is_value & (d >= 0)[None, :], WIDE)
         e += 1
     if not UNPOOLED:
-        note_long(queue, counters, unit, b, n, live & (n > SHORT), piece, R)
+        note_long(queue, counters, unit, b, begin, n, live & (n > SHORT), piece, R)
 
 
 @jit
 def spread_piece_of(
     entry,
     given,
-    offsets,
     inverse,
     weights,
     grads,
@@ -207,28 +259,44 @@ def spread_piece_of(
     COPIES: tl.constexpr,
     MOST: tl.constexpr,
     REPEATS: tl.constexpr,
+    TOP: tl.constexpr,
+    WIDE: tl.constexpr,
 ):
     """Add the gradients of a piece of a bag that was noted.
 
+    TOP: of so many hot rows the elements of a piece are added up before; 0: of none.
     REPEATS: samples of rows of several from which on the elements of one row, of NEAR that follow each other, are one;
     0: none are.
     """
-    word, b, begin, finish = bag_noted(entry, units, offsets, count)
+    word, b, begin, finish = bag_noted(entry, units)
     weighted = tl.load(word + 5)
     source, stride = column_of(given, word, count, ALIGN)
-    sums, d, is_column = values_of(grads, word, DIM, BLOCK)
-    g = tl.load(source + b * stride + d, mask=is_column, other=0.0)
-    if DIVIDED:
-        by = divisor_of(weights, begin, finish, finish - begin, tl.load(word + 4), weighted, WEIGHTED, 512)
-        g = g * divided(1.0, by)
+    sums, d, is_column = values_of(grads, word, DIM, BLOCK, WIDE)
     start = begin + tl.load(entry + 2).to(tl.int64) * piece
     e = start
     last = tl.minimum(e + piece, finish)
     at = e + tl.arange(0, E)
     u = tl.load(inverse + at, mask=at < last, other=0)
+    g0, g1, g2, g3 = load_values(source, b * stride + d, is_column, WIDE)
+    by = 1.0
+    if DIVIDED:
+        of_bag = divisor_of(weights, begin, finish, finish - begin, tl.load(word + 4), weighted, WEIGHTED, 512)
+        by = divided(1.0, of_bag)
+        g0 = g0 * by
+        g1 = g1 * by
+        g2 = g2 * by
+        g3 = g3 * by
     merges = e < e
     if REPEATS > 0:
         merges = tl.load(found + 1) >= REPEATS
+    has_hot = e < e
+    if COPIES > 0:
+        has_hot = tl.load(found) > 0
+    h = tl.full([E], 0, tl.int32)
+    if TOP > 0:
+        top = tl.arange(0, TOP)
+        often = tl.full([E, TOP], 0.0, tl.float32)
+        seen = tl.full([E, TOP], 0, tl.int32)
     while e < last:
         at = e + tl.arange(0, E)
         more = at < last
@@ -244,14 +312,32 @@ def spread_piece_of(
                 near_w = tl.load(weights + near, mask=is_near & (weighted != 0), other=1.0)
             w = tl.reduce(tl.where(same, near_w[None, :], 0.0), 1, plus)
             more = more & (tl.reduce((same & (near[None, :] < at[:, None])).to(tl.int32), 1, plus) == 0)
-        is_value = more[:, None]
+        if COPIES > 0:
+            h = tl.load(hot + u, mask=more & has_hot, other=0)
+        if TOP > 0 and has_hot:
+            is_top = more[:, None] & (h[:, None] == top[None, :] + 1)
+            often += tl.where(is_top, w[:, None], 0.0)
+            seen = seen | is_top.to(tl.int32)
+            more = more & ((h == 0) | (h > TOP))
+        is_value = more[:, None] & (d >= 0)[None, :]
         if BLOCK != DIM:
             is_value = is_value & is_column[None, :]
-        x = g[None, :] * w[:, None]  # no broadcast: an interpreted atomic reads its values side by side
-        to = sums + place_of(u, tl.arange(0, E), hot, copies_at, more, DIM, COPIES, MOST)[:, None] + d[None, :]
+        x0 = g0[None, :] * w[:, None]  # no broadcast: an interpreted atomic reads its values side by side
+        x1 = g1[None, :] * w[:, None]
+        x2 = g2[None, :] * w[:, None]
+        x3 = g3[None, :] * w[:, None]
+        to = sums + place_of(u, h, tl.arange(0, E), copies_at, DIM, COPIES, MOST)[:, None] + d[None, :]
         u = tl.load(inverse + at + E, mask=at + E < last, other=0)
-        tl.atomic_add(to, x, mask=is_value, sem="relaxed")
+        add_values(to, x0, x1, x2, x3, is_value, WIDE)
         e += E
+    if TOP > 0 and has_hot:
+        own, k, is_own = values_of(grads, word, DIM, BLOCK, 1)
+        x = tl.load(source + b * stride + k, mask=is_own, other=0.0) * by
+        is_seen = tl.reduce(seen, 0, plus) > 0
+        place = copy_of(top + 1, top * 0, copies_at, DIM, COPIES, MOST)
+        all_of = x[None, :] * tl.reduce(often, 0, plus)[:, None]
+        mask = is_seen[:, None] & is_own[None, :]
+        tl.atomic_add(own + place[:, None] + k[None, :], all_of, mask=mask, sem="relaxed")
 
 
 @jit

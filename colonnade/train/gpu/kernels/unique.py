@@ -111,7 +111,8 @@ def own(
     owner = at
     owns = live & (at < 0)
     active = live
-    cur = tl.load(slots + slot, mask=active, other=0, cache_modifier=".cg")
+    # A cache may hold an older word, which the swap finds out; it keeps frequent keys, which a sample put there before.
+    cur = tl.load(slots + slot, mask=active, other=0)
     while any_lane(active):
         word = unsigned(cur)
         free = active & ((word >> 56) != batch)

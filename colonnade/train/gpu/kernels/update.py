@@ -23,21 +23,27 @@ PART_KIND = tl.constexpr(11)
 
 
 @jit
-def gradients(grads, lane, k, dim, live):
-    """float32 [N, K]: gradients k of rows; and which there are."""
-    mask = live[:, None] & (k < dim)[None, :]
-    return tl.load(grads + (lane * dim)[:, None] + k[None, :], mask=mask, other=0), mask
+def gradients(grads, lane, k, dim, live, EXACT: tl.constexpr):
+    """float32 [N, K]: gradients k of rows; and which there are. EXACT: dim is K."""
+    if EXACT:
+        width: tl.constexpr = k.shape[0]
+        mask = live[:, None] & (k >= 0)[None, :]
+        at = grads + (lane * width)[:, None] + k[None, :]
+    else:
+        mask = live[:, None] & (k < dim)[None, :]
+        at = grads + (lane * dim)[:, None] + k[None, :]
+    return tl.load(at, mask=mask, other=0), mask
 
 
 @jit
-def row_rate(grads, states, lane, dim, live, lr, eps, VALUES: tl.constexpr):
+def squares_of(g):
+    """float64 [N]: the sums of squares of gradients."""
+    return tl.reduce((g * g).to(tl.float64), 1, plus)
+
+
+@jit
+def row_rate(squares, states, dim, live, lr, eps):
     """float32 [N, 1]: the rates of rows by row-wise Adagrad. states: float32 pointers [N], written."""
-    squares = lane.to(tl.float64) * 0
-    begin = 0
-    while begin < dim:
-        g, _ = gradients(grads, lane, begin + tl.arange(0, VALUES), dim, live)
-        squares += tl.reduce((g * g).to(tl.float64), 1, plus)
-        begin += VALUES
     mean = squares / (squares * 0 + dim)
     before = tl.load(states, mask=live, other=0)
     tl.debug_barrier()  # one of the threads that hold a state writes it: no other must read it after that
@@ -55,7 +61,17 @@ def tile_of_part(words, tiles, num_first, num):
 
 
 @jit
-def inspect_of(words, tile, marks, barred, told, SKIPS: tl.constexpr, BLOCK: tl.constexpr, VALUES: tl.constexpr):
+def inspect_of(
+    words,
+    tile,
+    marks,
+    barred,
+    told,
+    SKIPS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    VALUES: tl.constexpr,
+    EXACT: tl.constexpr,
+):
     """Mark the rows of a tile that learn nothing, and tell of it what there is to tell.
 
     barred: int1, by table.   told: int32, whether any gradient is more than it may be, then which tables change.
@@ -63,25 +79,29 @@ def inspect_of(words, tile, marks, barred, told, SKIPS: tl.constexpr, BLOCK: tl.
     """
     lane = tile * BLOCK + tl.arange(0, BLOCK)
     inside = lane < tl.load(words + 8)
+    dim = tl.load(words + 3)
+    grads = tl.multiple_of(tl.load(words + 7).to(tl.pointer_type(tl.float32)), 16)
+    most = tl.load(words + 12).to(tl.float64, bitcast=True).to(tl.float32)
     row = tl.load(longs(tl.load(words + 5)) + lane, mask=inside, other=-1)
     table = tl.load(ints(tl.load(words + 6)) + lane, mask=inside, other=0) + tl.load(words + 10)
-    live = (row >= 0) & (tl.load(barred + table, mask=inside, other=1) == 0)
-    dim, grads = tl.load(words + 3), floats(tl.load(words + 7))
-    most = tl.load(words + 12).to(tl.float64, bitcast=True).to(tl.float32)
     beyond = (lane * 0).to(tl.int32)
     begin = 0
     while begin < dim:
-        g, _ = gradients(grads, lane, begin + tl.arange(0, VALUES), dim, live)
+        # gradients of all rows: which of them learn is not known as early
+        g, _ = gradients(grads, lane, begin + tl.arange(0, VALUES), dim, inside, EXACT)
         fits = (tl.abs(g) <= most).to(tl.int32)  # NaN does not
         beyond = beyond | tl.reduce(fits ^ 1, 1, tl.standard._elementwise_max)
         begin += VALUES
+    live = inside & (row >= 0) & (tl.load(barred + table, mask=inside, other=1) == 0)
     bad = live & (beyond > 0)
     if any_lane(bad):
         tl.store(told, 1)
     if SKIPS:
         live = live & ~bad
     tl.store(marks + tl.load(words + 9) + lane, live.to(tl.int8) ^ 1, mask=inside)
-    tl.store(told + 1 + table, row.to(tl.int32) * 0 + 1, mask=live)
+    # A word that all programs write is written by few of them: others see that it is.
+    untold = live & (tl.load(told + 1 + table, mask=live, other=1) == 0)
+    tl.store(told + 1 + table, row.to(tl.int32) * 0 + 1, mask=untold)
 
 
 @jit
@@ -95,36 +115,55 @@ def update_of(
     FORM: tl.constexpr,
     BLOCK: tl.constexpr,
     VALUES: tl.constexpr,
+    EXACT: tl.constexpr,
 ):
     """One step for each row of a tile that is not marked.
 
-    scalars: float32 [tables, 8].   RULE: the name of a rule.
+    scalars: float32 [tables, 8].   RULE: the name of a rule.   EXACT: rows have VALUES values.
     """
     lane = tile * BLOCK + tl.arange(0, BLOCK)
     inside = lane < tl.load(words + 8)
-    live = tl.load(marks + tl.load(words + 9) + lane, mask=inside, other=1) == 0
-    row = tl.load(longs(tl.load(words + 5)) + lane, mask=live, other=0)
-    table = tl.load(ints(tl.load(words + 6)) + lane, mask=live, other=0) + tl.load(words + 10)
-    address = row_at(longs(tl.load(words)), row, live, tl.load(words + 1), tl.load(words + 2))
-    dim, grads = tl.load(words + 3), floats(tl.load(words + 7))
+    dim = tl.load(words + 3)
+    grads = tl.multiple_of(tl.load(words + 7).to(tl.pointer_type(tl.float32)), 16)
+    marked = tl.load(marks + tl.load(words + 9) + lane, mask=inside, other=1)
+    row = tl.load(longs(tl.load(words + 5)) + lane, mask=inside, other=0)
+    table = tl.load(ints(tl.load(words + 6)) + lane, mask=inside, other=0) + tl.load(words + 10)
     own = scalars + 8 * table
-    c0 = tl.load(own, mask=live, other=1)[:, None]
-    c1 = tl.load(own + 1, mask=live, other=1)[:, None]
-    c2 = tl.load(own + 2, mask=live, other=1)[:, None]
-    c3 = tl.load(own + 3, mask=live, other=1)[:, None]
-    c4 = tl.load(own + 4, mask=live, other=1)[:, None]
-    c5 = tl.load(own + 5, mask=live, other=1)[:, None]
-    c6 = tl.load(own + 6, mask=live, other=1)[:, None]
-    c7 = tl.load(own + 7, mask=live, other=1)[:, None]
+    c0 = tl.load(own, mask=inside, other=1)[:, None]
+    c1 = tl.load(own + 1, mask=inside, other=1)[:, None]
+    c2 = tl.load(own + 2, mask=inside, other=1)[:, None]
+    c3 = tl.load(own + 3, mask=inside, other=1)[:, None]
+    c4 = tl.load(own + 4, mask=inside, other=1)[:, None]
+    c5 = tl.load(own + 5, mask=inside, other=1)[:, None]
+    c6 = tl.load(own + 6, mask=inside, other=1)[:, None]
+    c7 = tl.load(own + 7, mask=inside, other=1)[:, None]
+    live = marked == 0
+    address = row_at(longs(tl.load(words)), row, live, tl.load(words + 1), tl.load(words + 2))
     states = floats(address + tl.load(words + 4))
     of_row = c0
+    k = tl.arange(0, VALUES)
+    if EXACT:
+        # All is asked for at once, before anything is waited for.
+        g, _ = gradients(grads, lane, k, dim, inside, EXACT)
+        w = load_values(address, k, live[:, None] & (k >= 0)[None, :], FORM)
     if RULE == "row_wise_adagrad":
-        of_row = row_rate(grads, states, lane, dim, live, c0, c1, VALUES)
+        if EXACT:
+            squares = squares_of(g)
+        else:
+            squares = lane.to(tl.float64) * 0
+            begin = 0
+            while begin < dim:
+                squares += squares_of(gradients(grads, lane, begin + k, dim, live, EXACT)[0])
+                begin += VALUES
+        of_row = row_rate(squares, states, dim, live, c0, c1)
     begin = 0
     while begin < dim:
         k = begin + tl.arange(0, VALUES)
-        g, mask = gradients(grads, lane, k, dim, live)
-        w = load_values(address, k, mask, FORM)
+        if EXACT:
+            mask = live[:, None] & (k >= 0)[None, :]
+        else:
+            g, mask = gradients(grads, lane, k, dim, live, EXACT)
+            w = load_values(address, k, mask, FORM)
         at = states[:, None] + k[None, :]
         s = g * 0
         t = g * 0

@@ -315,7 +315,7 @@ def test_kernels_of_plans_compile(capability: int) -> None:
     groups = groups_of(case.layout)
     units = Units(groups, torch.device("cpu"))
     pool = write_pool(units.branches([g.dim for g in groups]), Tuning())
-    for text in (pool, write_spread(units.branches([0] * len(groups)), Tuning(), weighted)):
+    for text in (pool, write_spread(units.branches([0] * len(groups)), Tuning(), weighted, capability >= 90)):
         run = Kernels(FILES, text, interpret=False)
         check_compiled(run, "bags", capability)
         check_compiled(run, "pieces", capability)

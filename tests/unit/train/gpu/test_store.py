@@ -279,7 +279,7 @@ def test_kernels_compile(capability: int) -> None:
     made.compiled("rehash", SIGNATURE, {**lanes, "SPARE": module.SPARE}, capability)
     made.compiled("account", SIGNATURE, {}, capability)
     for form in (0, 1, 2):
-        wide = {"FORM": form, "BLOCK": module.COPYING, "VALUES": 32}
+        wide = {"FORM": form, "BLOCK": module.COPYING, "VALUES": 32, "FULL": form > 0}
         made.compiled("gather", KEYED, wide, capability)
         draws = {
             "NORMAL": form > 0,

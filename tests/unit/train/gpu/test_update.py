@@ -134,7 +134,7 @@ SIGNATURE = {
 @pytest.mark.parametrize("capability", CAPABILITIES)
 @pytest.mark.parametrize("optimizer", ALL, ids=lambda o: type(o).__name__)
 def test_kernels_compile(capability: int, optimizer: Optimizer) -> None:
-    made = Kernels(module.FILES, module.write([(0, 8), (1, 64)]), interpret=False)
+    made = Kernels(module.FILES, module.write([(0, 8, True), (1, 64, False)]), interpret=False)
     constants = {"RULE": optimizer.loop, "V": vectors_of(optimizer)}
     ptx = made.compiled("update_all", SIGNATURE, constants, capability).asm["ptx"]
     assert "fma" not in ptx and "div.full" not in ptx and "sqrt.approx" not in ptx
@@ -142,6 +142,6 @@ def test_kernels_compile(capability: int, optimizer: Optimizer) -> None:
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_inspection_compiles(capability: int) -> None:
-    made = Kernels(module.FILES, module.write([(0, 8), (1, 64)]), interpret=False)
+    made = Kernels(module.FILES, module.write([(0, 8, True), (1, 64, False)]), interpret=False)
     for skips in (False, True):
         made.compiled("inspect_all", SIGNATURE, {"SKIPS": skips}, capability)
