@@ -115,10 +115,9 @@ class Admissions:
         counted = torch.empty(count if self.store is not None else 1, dtype=torch.int64, device=self.device)
         nothing = self._nothing
         given = (nothing, 1, nothing, 0, 0) if self.store is None else self.store.map
-        at = 0 if self.store is None else self.store.places.count
         kernels(self.device.type, "admit").launch(
             "admit", -(-count // BLOCK), *given, self._words, keys.hashes, keys.tables, keys.ids, keys.counts, rows,
-            marks, counted, count, step, at, CHANCE=self._chance, COUNTED=self.store is not None, BLOCK=BLOCK,
+            marks, counted, count, step, CHANCE=self._chance, COUNTED=self.store is not None, BLOCK=BLOCK,
             num_warps=WARPS,
         )  # fmt: skip
         return Asked(marks, counted)

@@ -17,7 +17,7 @@ import torch
 from colonnade.train.gpu.admission import Asked
 from colonnade.train.gpu.group import DeviceGroup, DeviceLookup
 from colonnade.train.gpu.module import upload, written
-from colonnade.train.gpu.store import MAKING, SPARE, WARP, Rows, Store, block_of
+from colonnade.train.gpu.store import MAKING, SPARE, WARP, Rows, Store, block_of, fours_of
 from colonnade.train.gpu.unique import Found, Keys, Members, Unique
 from colonnade.train.gpu.update import Part, Plan
 from colonnade.train.gradients import GradientPolicy
@@ -28,15 +28,16 @@ LOOKING = 32
 """Lanes of a program: few, since the slowest search of a program holds up the others."""
 FILES = ("groups",)
 STORE_WORDS, PART_WORDS = 16, 4
-Kind = tuple[int, int, bool, int, int]
-"""What code of a store depends on: FORM, VALUES, FULL, FOURS, STATES of `kernels/groups.py`."""
+Kind = tuple[int, int, bool, int, bool, int]
+"""What code of a store depends on: FORM, VALUES, FULL, FOURS, EACH_FOUR, STATES of `kernels/groups.py`."""
 
 
 def kind_of(store: Store) -> Kind:
     """The kind of a store."""
     dim = store.layout.embedding_dim
-    values = block_of(dim, 32)
-    return store.form, values, dim % values == 0, block_of(-(-dim // 4), 8), block_of(store.layout.num_states, 32)
+    values, fours = block_of(dim, 32), fours_of(dim)
+    states = block_of(store.layout.num_states, 32)
+    return store.form, values, dim % values == 0, fours, dim % (4 * fours) == 0, states
 
 
 def write(kinds: Sequence[Kind]) -> str:
@@ -49,15 +50,15 @@ def write(kinds: Sequence[Kind]) -> str:
     head = f"{begin}\n    kind = tl.load(words + STORE_KIND)"
     lines = ["@kernel", f"def look_up_all(stores, parts, tiles, num, {of_look_up}, NOTED: tl.constexpr,"]
     lines += ["    GIVES: tl.constexpr, BLOCK: tl.constexpr):", head]
-    for k, (form, values, full, _, _) in enumerate(kinds):
+    for k, (form, values, full, *_) in enumerate(kinds):
         own = f"FORM={form}, VALUES={values}, FULL={full}, NOTED=NOTED, GIVES=GIVES"
         lines += [f"    if kind == {k}:", f"        look_up_of(words, part, lane, {of_look_up}, {own})"]
     lines += ["", "", "@kernel", f"def insert_all(stores, parts, tiles, num, {of_insert}, NORMAL: tl.constexpr,"]
     lines += ["    TRUNCATED: tl.constexpr, BLOCK: tl.constexpr, SPARE: tl.constexpr):", head]
-    for k, (form, _, _, fours, states) in enumerate(kinds):
+    for k, (form, _, _, fours, each, states) in enumerate(kinds):
         shared = "NORMAL=NORMAL, TRUNCATED=TRUNCATED, BLOCK=BLOCK, SPARE=SPARE"
-        call = f"insert_of(words, part, lane, {of_insert}, FORM={form}, FOURS={fours}, STATES={states}, {shared})"
-        lines += [f"    if kind == {k}:", f"        {call}"]
+        own = f"FORM={form}, FOURS={fours}, EACH_FOUR={each}, STATES={states}, {shared}"
+        lines += [f"    if kind == {k}:", f"        insert_of(words, part, lane, {of_insert}, {own})"]
     return "\n".join(lines) + "\n"
 
 

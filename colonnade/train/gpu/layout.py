@@ -1,6 +1,8 @@
-"""What lies in a row on a device: its key, its last step, its values, how often it was looked up, its state.
+"""What lies in a row on a device: its key, its last step, how often it was looked up, its values, its state.
 
-Units: offsets and sizes are bytes. The key and the step are the first 16, so that values can be read 16 at a time.
+Units: offsets and sizes are bytes. What every step writes lies in one burst of memory, the first 32; values follow, so
+that they can be read 16 at a time, and state of many numbers, too, where values fill whole 16. State of one or two
+numbers lies before the values.
 """
 
 from __future__ import annotations
@@ -12,29 +14,32 @@ from colonnade.train.tables.layout import Layout
 
 ALIGNMENT = 16
 
-ID, TABLE, STEP, VALUES = 0, 8, 12, 16
-"""int64; int32, -1 where the row is free; int32; then the values."""
+ID, TABLE, STEP, COUNT, FEW_STATES, VALUES = 0, 8, 12, 16, 24, 32
+"""int64; int32, -1 where the row is free; int32; int64; up to two numbers of state; then the values."""
 
 
 @dataclass(frozen=True)
 class Places:
-    """Where the parts of rows of a layout lie. count: int64.   states: float32."""
+    """Where the parts of rows of a layout lie. states: float32."""
 
     layout: Layout
 
     @property
-    def count(self) -> int:
-        """How often the row was looked up."""
+    def _values_end(self) -> int:
         end = VALUES + self.layout.embedding_dim * w.ITEM_BYTES[self.layout.dtype]
-        return end + -end % 8
+        return end + -end % 4
+
+    @property
+    def _has_few(self) -> bool:
+        return FEW_STATES + 4 * self.layout.num_states <= VALUES
 
     @property
     def states(self) -> int:
         """The optimizer's state."""
-        return self.count + 8
+        return FEW_STATES if self._has_few else self._values_end
 
     @property
     def row_bytes(self) -> int:
         """Size of a row."""
-        size = self.states + 4 * self.layout.num_states
+        size = self._values_end + (0 if self._has_few else 4 * self.layout.num_states)
         return size + -size % ALIGNMENT

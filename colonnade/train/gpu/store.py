@@ -14,7 +14,7 @@ import torch
 
 from colonnade.backends.gpu.memory import is_exhausted
 from colonnade.errors import BudgetError
-from colonnade.train.gpu.layout import STEP, TABLE, VALUES, Places
+from colonnade.train.gpu.layout import COUNT, STEP, TABLE, VALUES, Places
 from colonnade.train.gpu.module import kernels
 from colonnade.train.gpu.unique import Keys
 from colonnade.train.loops import words as w
@@ -45,6 +45,11 @@ FILES = ("slots", "rows", "evict")
 def block_of(size: int, most: int = WIDEST) -> int:
     """The next power of two, within bounds."""
     return min(most, 1 << max(size - 1, 0).bit_length())
+
+
+def fours_of(dim: int) -> int:
+    """Groups of four new values that a program draws at once."""
+    return block_of(-(-dim // 4), 8)
 
 
 class Store:
@@ -226,7 +231,7 @@ class Store:
         parts = (self._words, self._fresh, self._counters, self._free, self._lives)
         words, fresh, counters, free, lives = (part.data_ptr() for part in parts)
         rows = (self._blocks.data_ptr(), self._shift, self.places.row_bytes)
-        sizes = (self.layout.embedding_dim, self.layout.num_states, self.places.count, self.places.states)
+        sizes = (self.layout.embedding_dim, self.layout.num_states, self.places.states, 0)
         return [
             *(self._slots.data_ptr(), len(self._slots) // BUCKET, *rows, words, fresh, counters, free, lives),
             *sizes,
@@ -290,15 +295,15 @@ class Store:
             "insert", len(keys), MAKING, *self._map(spare=True), self._words, self._fresh, self._counters, self._free,
             self._lives, keys.hashes, keys.tables, keys.ids, keys.counts, order, rows,
             self._fresh if out is None else out, len(keys), step, dim, states,
-            self.places.count, FORM=self.form, NOTED=out is not None, **self._draws, FOURS=block_of(-(-dim // 4), 8),
-            STATES=block_of(states, 32), SPARE=SPARE,
+            self.places.states, FORM=self.form, NOTED=out is not None, **self._draws, FOURS=fours_of(dim),
+            FULL=dim % (4 * fours_of(dim)) == 0, STATES=block_of(states, 32), SPARE=SPARE,
         )  # fmt: skip
         self._kernels.launch("account", 1, self._counters, order, len(keys))
         self.made(more)
 
     def touch(self, keys: Keys, rows: Rows, step: int) -> None:
         """Note that keys were looked up in a step."""
-        self._launch("touch", len(rows), NOTING, *self.rows_at, rows, keys.counts, len(rows), step, self.places.count)
+        self._launch("touch", len(rows), NOTING, *self.rows_at, rows, keys.counts, len(rows), step)
 
     def gather(self, keys: Keys, rows: Rows) -> torch.Tensor:
         """The values of rows, float32 `[U, D]`; the table's default where there is none."""
@@ -394,12 +399,12 @@ class Store:
 
     def counts(self, rows: Rows) -> torch.Tensor:
         """How often each row was looked up."""
-        return self._read(rows, self.places.count, 1, torch.int64)[:, 0]
+        return self._read(rows, COUNT, 1, torch.int64)[:, 0]
 
     def use(self, rows: Rows, steps: torch.Tensor, counts: torch.Tensor) -> None:
         """Set steps and counts."""
         self._write(rows, STEP, steps.to(self.device, torch.int32)[:, None])
-        self._write(rows, self.places.count, counts.to(self.device, torch.int64)[:, None])
+        self._write(rows, COUNT, counts.to(self.device, torch.int64)[:, None])
 
     def values(self, rows: Rows) -> torch.Tensor:
         """The values as they are stored, `[U, D]`."""

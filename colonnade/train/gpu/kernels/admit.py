@@ -11,7 +11,7 @@ from colonnade.backends.gpu.device.jit import jit, kernel
 from colonnade.backends.gpu.device.text import any_lane
 from colonnade.train.gpu.kernels.hashing import unsigned
 from colonnade.train.gpu.kernels.philox import philox
-from colonnade.train.gpu.kernels.places import longs, row_at
+from colonnade.train.gpu.kernels.places import ROW_COUNT, longs, row_at
 from colonnade.train.gpu.kernels.rows import lanes_of
 from colonnade.train.gpu.kernels.slots import search
 
@@ -65,7 +65,6 @@ def admit(
     counted,
     num,
     num_step,
-    num_count_at,
     CHANCE: tl.constexpr,
     COUNTED: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -93,7 +92,7 @@ def admit(
         h = unsigned(tl.load(hashes + lane, mask=chosen, other=0))
         row = search(slots, num_buckets, blocks, num_shift, row_bytes, h, table, id_, chosen)
         known = row >= 0
-        count = longs(row_at(blocks, row, known, num_shift, row_bytes) + num_count_at)
+        count = longs(row_at(blocks, row, known, num_shift, row_bytes) + ROW_COUNT)
         often = tl.load(count, mask=known, other=0) + times.to(tl.int64)
         enough = often >= tl.load(own + 1, mask=chosen, other=0)
         mark = tl.where(chosen, tl.where(enough, GETS_ROW, IS_COUNTED), mark)

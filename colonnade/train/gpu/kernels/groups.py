@@ -120,7 +120,7 @@ def look_up_of(
     tl.store(lacks + to, (inside & ~live & ~refused).to(tl.int32), mask=inside)
     address = row_at(blocks, row, live, num_shift, row_bytes)
     if NOTED:
-        note(address, counts + tl.load(part), lane, num_step, tl.load(words + 12), live)
+        note(address, counts + tl.load(part), lane, num_step, live)
     if GIVES:
         of_tables, dim = longs(tl.load(words + 5)), tl.load(words + 10)
         to = out + tl.multiple_of(tl.load(part + 3), 4)
@@ -146,6 +146,7 @@ def insert_of(
     TRUNCATED: tl.constexpr,
     BLOCK: tl.constexpr,
     FOURS: tl.constexpr,
+    EACH_FOUR: tl.constexpr,
     STATES: tl.constexpr,
     SPARE: tl.constexpr,
 ):
@@ -156,9 +157,10 @@ def insert_of(
         lane, tl.load(part + 1), before, longs(tl.load(words)), tl.load(words + 1), spare, longs(tl.load(words + 2)),
         tl.load(words + 3), tl.load(words + 4), longs(tl.load(words + 5)), floats(tl.load(words + 6)),
         longs(tl.load(words + 7)), longs(tl.load(words + 8)), longs(tl.load(words + 9)), hashes + first,
-        tables + first, ids + first, counts + first, order + first, rows + first, out + tl.load(part + 3), num_step,
+        tables + first, ids + first, counts + first, order + first, rows + first,
+        out + tl.multiple_of(tl.load(part + 3), 4), num_step,
         tl.load(words + 10), tl.load(words + 11), tl.load(words + 12), FORM, NORMAL, TRUNCATED, True, BLOCK, FOURS,
-        STATES, SPARE,
+        EACH_FOUR, STATES, SPARE,
     )  # fmt: skip
 
 

@@ -11,7 +11,9 @@ from colonnade.backends.gpu.device.jit import jit
 
 ROW_TABLE = tl.constexpr(1)
 """In int64 words: the table, below the step."""
-ROW_VALUES = tl.constexpr(16)
+ROW_COUNT = tl.constexpr(16)
+ROW_VALUES = tl.constexpr(32)
+FLOAT32_FORM = tl.constexpr(0)
 BFLOAT16_FORM = tl.constexpr(1)
 FLOAT16_FORM = tl.constexpr(2)
 

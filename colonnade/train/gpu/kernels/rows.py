@@ -12,7 +12,16 @@ from colonnade.backends.gpu.device.lookup import total
 from colonnade.backends.gpu.device.text import any_lane
 from colonnade.train.gpu.kernels.hashing import unsigned
 from colonnade.train.gpu.kernels.philox import draw_four, number_in
-from colonnade.train.gpu.kernels.places import floats, ints, load_values, longs, row_at, store_values
+from colonnade.train.gpu.kernels.places import (
+    FLOAT32_FORM,
+    ROW_COUNT,
+    floats,
+    ints,
+    load_values,
+    longs,
+    row_at,
+    store_values,
+)
 from colonnade.train.gpu.kernels.slots import TABLE_WORDS, publish
 
 ROW_STEP = tl.constexpr(12)
@@ -70,13 +79,14 @@ def insert_rows(
     num_step,
     num_dim,
     num_states,
-    num_count_at,
+    num_states_at,
     FORM: tl.constexpr,
     NORMAL: tl.constexpr,
     TRUNCATED: tl.constexpr,
     NOTED: tl.constexpr,
     BLOCK: tl.constexpr,
     FOURS: tl.constexpr,
+    FULL: tl.constexpr,
     STATES: tl.constexpr,
     SPARE: tl.constexpr,
 ):
@@ -84,7 +94,8 @@ def insert_rows(
 
     words: int64 [tables, 8].   fresh: float32 [tables, num_states].   counters: int64, rows handed out, rows in `free`.
     lives: int64 [tables].   order: int64 [N], which new row it is from `before` + 1 on, where it is one more than the
-    one before.   rows: written.   out: float32 [N, D].   num_count_at: where in a row its count lies.
+    one before.   rows: written.   out: float32 [N, D].   num_states_at: where in a row its state lies.
+    FULL: D is a multiple of 4 FOURS.
     Facts: the keys are distinct; there is room.
     """
     inside = lane < num
@@ -104,18 +115,25 @@ def insert_rows(
             block = begin + tl.arange(0, FOURS).to(tl.int64)
             x = drawn(own, id_, block, live, NORMAL, TRUNCATED, BLOCK, FOURS)
             k = 4 * begin + tl.arange(0, 4 * FOURS)
-            mask = live[:, None] & (k < num_dim)[None, :]
+            if FULL:
+                mask = live[:, None] & (tl.arange(0, 4 * FOURS) >= 0)[None, :]
+                first = lane * tl.multiple_of(num_dim, 4)
+            else:
+                mask = live[:, None] & (k < num_dim)[None, :]
+                first = lane * num_dim
             store_values(address, k, x, mask, FORM)
             if NOTED:
-                stored = load_values(address, k, mask, FORM)
-                tl.store(out + (lane * num_dim)[:, None] + k[None, :], stored, mask=mask)
+                stored = x
+                if FORM != FLOAT32_FORM:
+                    stored = load_values(address, k, mask, FORM)
+                tl.store(out + first[:, None] + k[None, :], stored, mask=mask)
             begin += FOURS
         begin = 0
         while begin < num_states:
             s = begin + tl.arange(0, STATES)
             mask = live[:, None] & (s < num_states)[None, :]
             x = tl.load(fresh + (table.to(tl.int64) * num_states)[:, None] + s[None, :], mask=mask, other=0)
-            tl.store(floats((address + num_count_at + 8)[:, None] + 4 * s[None, :]), x, mask=mask)
+            tl.store(floats((address + num_states_at)[:, None] + 4 * s[None, :]), x, mask=mask)
             begin += STATES
         count = id_ * 0
         if NOTED:
@@ -123,7 +141,7 @@ def insert_rows(
         tl.store(longs(address), id_, mask=live)
         tl.store(ints(address + 8), table, mask=live)
         tl.store(ints(address + ROW_STEP), table * 0 + num_step, mask=live)
-        tl.store(longs(address + num_count_at), count, mask=live)
+        tl.store(longs(address + ROW_COUNT), count, mask=live)
         tl.debug_barrier()
         publish(slots, num_buckets, spare, unsigned(tl.load(hashes + lane, mask=live, other=0)), row, live, SPARE)
         tl.store(rows + lane, row, mask=live)
@@ -154,21 +172,22 @@ def insert(
     num_step,
     num_dim,
     num_states,
-    num_count_at,
+    num_states_at,
     FORM: tl.constexpr,
     NORMAL: tl.constexpr,
     TRUNCATED: tl.constexpr,
     NOTED: tl.constexpr,
     BLOCK: tl.constexpr,
     FOURS: tl.constexpr,
+    FULL: tl.constexpr,
     STATES: tl.constexpr,
     SPARE: tl.constexpr,
 ):
     """Kernel: `insert_rows` of one store."""
     insert_rows(
         lanes_of(BLOCK), num, num * 0, slots, num_buckets, spare, blocks, num_shift, row_bytes, words, fresh, counters,
-        free, lives, hashes, tables, ids, counts, order, rows, out, num_step, num_dim, num_states, num_count_at, FORM,
-        NORMAL, TRUNCATED, NOTED, BLOCK, FOURS, STATES, SPARE,
+        free, lives, hashes, tables, ids, counts, order, rows, out, num_step, num_dim, num_states, num_states_at, FORM,
+        NORMAL, TRUNCATED, NOTED, BLOCK, FOURS, FULL, STATES, SPARE,
     )  # fmt: skip
 
 
@@ -184,10 +203,10 @@ def account(counters, order, num):
 
 
 @jit
-def note(address, counts, lane, num_step, num_count_at, live):
+def note(address, counts, lane, num_step, live):
     """Note that rows were looked up: in which step, and how often."""
     tl.store(ints(address + ROW_STEP), (address * 0 + num_step).to(tl.int32), mask=live)
-    count = longs(address + num_count_at)
+    count = longs(address + ROW_COUNT)
     more = tl.load(counts + lane, mask=live, other=0).to(tl.int64)
     tl.store(count, tl.load(count, mask=live, other=0) + more, mask=live)
 
@@ -224,12 +243,12 @@ def give(
 
 
 @kernel
-def touch(blocks, num_shift, row_bytes, rows, counts, num, num_step, num_count_at, BLOCK: tl.constexpr):
+def touch(blocks, num_shift, row_bytes, rows, counts, num, num_step, BLOCK: tl.constexpr):
     """Kernel: note that rows were looked up. counts: int32 [N]."""
     lane = lanes_of(BLOCK)
     row = tl.load(rows + lane, mask=lane < num, other=-1)
     live = row >= 0
-    note(row_at(blocks, row, live, num_shift, row_bytes), counts, lane, num_step, num_count_at, live)
+    note(row_at(blocks, row, live, num_shift, row_bytes), counts, lane, num_step, live)
 
 
 @kernel

@@ -57,6 +57,23 @@ def ftrl(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row):
 
 
 @jit
+def stepped(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row, RULE: tl.constexpr):
+    """New values and states by the rule of that name."""
+    if RULE == "sgd":
+        w, s, t = sgd(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row)
+    elif RULE == "adagrad":
+        w, s, t = adagrad(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row)
+    elif RULE == "row_wise_adagrad":
+        w, s, t = row_wise_adagrad(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row)
+    elif RULE == "adam":
+        w, s, t = adam(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row)
+    else:
+        tl.static_assert(RULE == "ftrl")
+        w, s, t = ftrl(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row)
+    return w, s, t
+
+
+@jit
 def finite(x):
     """The smaller of x and the largest float32."""
     return tl.where(x < LARGEST, x, LARGEST)

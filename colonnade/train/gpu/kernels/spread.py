@@ -237,6 +237,26 @@ def spread_bags_of(
 
 
 @jit
+def merged_near(u, at, near, last, inverse, weights, weighted, NEAR: tl.constexpr, WEIGHTED: tl.constexpr):
+    """The sums of the weights of all elements nearby of the same row, and which elements are the first of theirs."""
+    is_near = near < last
+    same = u[:, None] == tl.load(inverse + near, mask=is_near, other=-1)[None, :]
+    w = tl.full([NEAR], 1.0, tl.float32)
+    if WEIGHTED:
+        w = tl.load(weights + near, mask=is_near & (weighted != 0), other=1.0)
+    before = tl.reduce((same & (near[None, :] < at[:, None])).to(tl.int32), 1, plus)
+    return tl.reduce(tl.where(same, w[None, :], 0.0), 1, plus), before == 0
+
+
+@jit
+def add_often(to, x, often, seen, is_column):
+    """Add x [D] as often as float32 [E, K] say to each of K places [K, D], where int32 [E, K] are not all zeros."""
+    is_seen = tl.reduce(seen, 0, plus) > 0
+    sums = x[None, :] * tl.reduce(often, 0, plus)[:, None]
+    tl.atomic_add(to, sums, mask=is_seen[:, None] & is_column[None, :], sem="relaxed")
+
+
+@jit
 def spread_piece_of(
     entry,
     given,
@@ -305,13 +325,8 @@ def spread_piece_of(
             w = tl.load(weights + at, mask=more & (weighted != 0), other=1.0)
         if REPEATS > 0 and merges:
             near = e - (e - start) % NEAR + tl.arange(0, NEAR)
-            is_near = near < last
-            same = u[:, None] == tl.load(inverse + near, mask=is_near, other=-1)[None, :]
-            near_w = tl.full([NEAR], 1.0, tl.float32)
-            if WEIGHTED:
-                near_w = tl.load(weights + near, mask=is_near & (weighted != 0), other=1.0)
-            w = tl.reduce(tl.where(same, near_w[None, :], 0.0), 1, plus)
-            more = more & (tl.reduce((same & (near[None, :] < at[:, None])).to(tl.int32), 1, plus) == 0)
+            w, is_first = merged_near(u, at, near, last, inverse, weights, weighted, NEAR, WEIGHTED)
+            more = more & is_first
         if COPIES > 0:
             h = tl.load(hot + u, mask=more & has_hot, other=0)
         if TOP > 0 and has_hot:
@@ -331,13 +346,10 @@ def spread_piece_of(
         add_values(to, x0, x1, x2, x3, is_value, WIDE)
         e += E
     if TOP > 0 and has_hot:
-        own, k, is_own = values_of(grads, word, DIM, BLOCK, 1)
-        x = tl.load(source + b * stride + k, mask=is_own, other=0.0) * by
-        is_seen = tl.reduce(seen, 0, plus) > 0
+        own, column, is_own = values_of(grads, word, DIM, BLOCK, 1)
+        x = tl.load(source + b * stride + column, mask=is_own, other=0.0) * by
         place = copy_of(top + 1, top * 0, copies_at, DIM, COPIES, MOST)
-        all_of = x[None, :] * tl.reduce(often, 0, plus)[:, None]
-        mask = is_seen[:, None] & is_own[None, :]
-        tl.atomic_add(own + place[:, None] + k[None, :], all_of, mask=mask, sem="relaxed")
+        add_often(own + place[:, None] + column[None, :], x, often, seen, is_own)
 
 
 @jit

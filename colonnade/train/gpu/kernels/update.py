@@ -15,8 +15,8 @@ from colonnade.backends.gpu.device.jit import jit
 from colonnade.backends.gpu.device.reduce import plus
 from colonnade.backends.gpu.device.text import any_lane
 from colonnade.backends.gpu.device.tiles import unit_of
-from colonnade.train.gpu.kernels.places import floats, ints, load_values, longs, row_at, store_values
-from colonnade.train.gpu.kernels.rules import adagrad, adam, finite, ftrl, row_wise_adagrad, sgd
+from colonnade.train.gpu.kernels.places import FLOAT32_FORM, floats, ints, load_values, longs, row_at, store_values
+from colonnade.train.gpu.kernels.rules import finite, stepped
 
 PART_WORDS = tl.constexpr(16)
 PART_KIND = tl.constexpr(11)
@@ -39,6 +39,18 @@ def gradients(grads, lane, k, dim, live, EXACT: tl.constexpr):
 def squares_of(g):
     """float64 [N]: the sums of squares of gradients."""
     return tl.reduce((g * g).to(tl.float64), 1, plus)
+
+
+@jit
+def squares_of_rows(grads, lane, dim, live, VALUES: tl.constexpr):
+    """The same, read part by part."""
+    squares = lane.to(tl.float64) * 0
+    begin = 0
+    while begin < dim:
+        g, _ = gradients(grads, lane, begin + tl.arange(0, VALUES), dim, live, False)
+        squares += squares_of(g)
+        begin += VALUES
+    return squares
 
 
 @jit
@@ -140,6 +152,12 @@ def update_of(
     live = marked == 0
     address = row_at(longs(tl.load(words)), row, live, tl.load(words + 1), tl.load(words + 2))
     states = floats(address + tl.load(words + 4))
+    vectors = states
+    width = dim
+    if EXACT:
+        width = tl.multiple_of(dim, VALUES)
+        if V > 0 and FORM == FLOAT32_FORM and VALUES >= 4:
+            vectors = tl.multiple_of((address + tl.load(words + 4)).to(tl.pointer_type(tl.float32)), 16)
     of_row = c0
     k = tl.arange(0, VALUES)
     if EXACT:
@@ -150,11 +168,7 @@ def update_of(
         if EXACT:
             squares = squares_of(g)
         else:
-            squares = lane.to(tl.float64) * 0
-            begin = 0
-            while begin < dim:
-                squares += squares_of(gradients(grads, lane, begin + k, dim, live, EXACT)[0])
-                begin += VALUES
+            squares = squares_of_rows(grads, lane, dim, live, VALUES)
         of_row = row_rate(squares, states, dim, live, c0, c1)
     begin = 0
     while begin < dim:
@@ -164,27 +178,17 @@ def update_of(
         else:
             g, mask = gradients(grads, lane, k, dim, live, EXACT)
             w = load_values(address, k, mask, FORM)
-        at = states[:, None] + k[None, :]
         s = g * 0
         t = g * 0
         if V > 0:
+            at = vectors[:, None] + k[None, :]
             s = tl.load(at, mask=mask, other=0)
         if V > 1:
-            t = tl.load(at + dim, mask=mask, other=0)
-        if RULE == "sgd":
-            w, s, t = sgd(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row)
-        elif RULE == "adagrad":
-            w, s, t = adagrad(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row)
-        elif RULE == "row_wise_adagrad":
-            w, s, t = row_wise_adagrad(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row)
-        elif RULE == "adam":
-            w, s, t = adam(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row)
-        else:
-            tl.static_assert(RULE == "ftrl")
-            w, s, t = ftrl(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row)
+            t = tl.load(at + width, mask=mask, other=0)
+        w, s, t = stepped(w, g, s, t, c0, c1, c2, c3, c4, c5, c6, c7, of_row, RULE)
         store_values(address, k, w, mask, FORM)
         if V > 0:
             tl.store(at, s, mask=mask)
         if V > 1:
-            tl.store(at + dim, t, mask=mask)
+            tl.store(at + width, t, mask=mask)
         begin += VALUES

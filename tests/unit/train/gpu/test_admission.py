@@ -206,7 +206,7 @@ def test_the_kernel_marks_what_admitters_admit(device: torch.device) -> None:
 
 
 LONGS = ("slots", "blocks", "words", "hashes", "ids", "rows", "counted")
-NUMBERS = ("num_buckets", "num_shift", "row_bytes", "num", "num_step", "num_count_at")
+NUMBERS = ("num_buckets", "num_shift", "row_bytes", "num", "num_step")
 SIGNATURE = {
     **dict.fromkeys(LONGS, "*i64"),
     **dict.fromkeys(("tables", "counts"), "*i32"),

@@ -144,7 +144,7 @@ SIGNATURE = {
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
 def test_kernels_compile(capability: int) -> None:
-    kinds = [(form, values, min(values, 8), 8) for form, values in ((0, 4), (1, 32), (2, 8))]
+    kinds = [(form, values, form < 2, min(values, 8), form > 0, 8) for form, values in ((0, 4), (1, 32), (2, 8))]
     made = Kernels(groups.FILES, groups.write(kinds), interpret=False)
     made.compiled("arrange", SIGNATURE, {"LOOK": 32, "MAKE": 16, "GROUPS": 32}, capability)
     made.compiled("account_all", SIGNATURE, {"GROUPS": 32}, capability)

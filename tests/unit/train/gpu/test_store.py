@@ -263,7 +263,7 @@ SIGNATURE = {
     **dict.fromkeys(("counts",), "*i32"),
     **dict.fromkeys(("out", "fresh"), "*fp32"),
     **dict.fromkeys(("num", "num_buckets", "num_shift", "row_bytes", "num_table", "num_step", "dim", "num_dim"), "i32"),
-    **dict.fromkeys(("num_states", "num_count_at", "num_at", "num_width", "num_stride"), "i32"),
+    **dict.fromkeys(("num_states", "num_states_at", "num_at", "num_width", "num_stride"), "i32"),
     "marks": "*i8",
 }
 KEYED = {**SIGNATURE, "tables": "*i32"}
@@ -287,6 +287,7 @@ def test_kernels_compile(capability: int) -> None:
             "NOTED": form > 0,
             "BLOCK": module.MAKING,
             "FOURS": 4,
+            "FULL": form < 2,
             "STATES": 8,
         }
         made.compiled("insert", KEYED, {"FORM": form, "SPARE": module.SPARE, **draws}, capability)
