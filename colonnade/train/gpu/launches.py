@@ -24,7 +24,6 @@ WIDEST = 128
 NEAR = 64
 """Elements of a bag among which repeated ones are merged."""
 MERGED = 64
-"""Values of a row from which on merging takes less than adding does."""
 REPEATS = 16
 """One sample in so many is of a row of several, where merging pays."""
 
@@ -36,7 +35,9 @@ class Tuning:
     values: of a tile of short bags.   short: the longest of these.   piece: values of a piece, at least; more in large
     batches.   least_piece: elements.   step, programs: values that one step of a piece loads, and programs that share
     the pieces on a multiprocessor; back_step, back_programs: on the way back.   warps: of a program of short bags.
-    samples: of the elements.   hot: samples of a hot row.   copies: of a hot row.   most_hot: rows.
+    samples: of the elements.   hot: samples of a hot row.   copies: of a hot row.   most_hot: rows.   top: of these,
+    whose elements are added up within a piece.   merged: values of a row from which on elements of any row are.
+    wide, wide_bags: whether four values are added at once, where a device can; of short bags.
     """
 
     values: int = 512
@@ -55,6 +56,7 @@ class Tuning:
     top: int = 8
     merged: int = MERGED
     wide: bool = True
+    wide_bags: bool = True
 
 
 @dataclass(frozen=True)
@@ -141,7 +143,7 @@ def write_spread(branches: Sequence[Branch], tuning: Tuning, is_hot: bool, adds_
     tiles = [
         f"spread_bags_of(program{_less(g)}, given{g}, offsets{g}, inverse, weights, grads{g}, hot{g}, found, units, "
         f"queue, counters, count{g}, {_piece(x, tuning)}, first{g}, R={bags_of(x.block, tuning)}, "
-        f"SHORT={tuning.short}, WIDE={_wide(x, adds_four)}, "
+        f"SHORT={tuning.short}, WIDE={_wide(x, adds_four and tuning.wide_bags)}, "
         f"{x.constants('FIRST', 'UNITS', 'DIM', 'BLOCK', 'ALIGN', 'WEIGHTED', 'DIVIDED', 'UNPOOLED', **hot)})"
         for g, x in enumerate(branches)
     ]
@@ -162,8 +164,8 @@ def write_spread(branches: Sequence[Branch], tuning: Tuning, is_hot: bool, adds_
 def write_add_copies(dims: Sequence[int], tuning: Tuning) -> str:
     """`add_copies`: those of hot rows, added to the gradients of their rows; a program a hot row."""
     own = ", ".join(f"grads{m}, first{m}" for m in range(len(dims)))
-    lines = [f"@kernel\ndef add_copies(listed, found, {own}):", "    h = tl.program_id(0)"]
-    lines += ["    if h < tl.load(found):", "        key = tl.load(listed + h)"]
+    lines = [f"@kernel\ndef add_copies(listed, {own}):", "    h = tl.program_id(0)"]
+    lines += ["    key = tl.load(listed + h) - 1", "    if key >= 0:"]
     for m, dim in enumerate(dims):
         lines.append(f"        if (key >> 32) == {m}:")
         call = f"add_copies_of(h, key & 0xFFFFFFFF, grads{m}, first{m}, DIM={dim}, BLOCK={block_of(dim)}"

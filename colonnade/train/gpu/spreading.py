@@ -22,7 +22,7 @@ from colonnade.train.segments import LAYOUTS_KEPT, Layout, matrices_in, starts_o
 
 LEAST_HOT = 1 << 14
 """Elements from which on a sample tells which rows are hot."""
-SAMPLE_BLOCK = 16
+SAMPLE_BLOCK, FOUND = 16, 3
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class _Hot:
 
     flat: the gradients.   sums: from each matrix's gradient on; `firsts` on lie copies of hot rows.
     all: int32 [M, rows], in the parts `numbers`.   rows: of the largest matrix, or some more.
-    listed: int64 [most hot].   found: int32 [2].
+    listed: int64 [most hot].   found: int32 [FOUND].
     """
 
     flat: torch.Tensor
@@ -52,20 +52,21 @@ class _Hot:
         most = max((shape[0] for shape in shapes), default=0)
         rows = most + -most % 4  # each part begins at a multiple of 16 bytes, however many rows there are
         end = starts[-1] + behind[-1]
-        memory = torch.zeros(end + rows * len(shapes) + 2, dtype=torch.float32, device=device)
+        longs = 2 * tuning.most_hot
+        memory = torch.zeros(end + longs + rows * len(shapes) + FOUND, dtype=torch.float32, device=device)
         firsts = [starts[-1] + at - start for at, start in zip(behind[:-1], starts[:-1], strict=True)]
-        words = memory[end:].view(torch.int32)
+        listed = memory[end : end + longs].view(torch.int64)
+        words = memory[end + longs :].view(torch.int32)
         numbers = [words[rows * m : rows * (m + 1)] for m in range(len(shapes))]
-        listed = torch.empty(tuning.most_hot, dtype=torch.int64, device=device)
         sums = [memory[start:] for start in starts[:-1]]
-        return _Hot(memory[: starts[-1]], sums, firsts, words, numbers, rows, listed, words[-2:])
+        return _Hot(memory[: starts[-1]], sums, firsts, words, numbers, rows, listed, words[-FOUND:])
 
     @staticmethod
     def none(shapes: Sequence[torch.Size], device: torch.device) -> _Hot:
         """No row is hot."""
         starts = starts_of(shapes)
         flat = torch.zeros(starts[-1], dtype=torch.float32, device=device)
-        nothing = torch.empty(2, dtype=torch.int32, device=device)
+        nothing = torch.empty(FOUND, dtype=torch.int32, device=device)
         sums = [flat[start:] for start in starts[:-1]]
         return _Hot(flat, sums, [0] * len(sums), nothing, [nothing] * len(sums), 0, nothing, nothing)
 
@@ -112,7 +113,7 @@ class GpuSpreading:
             dims = tuple(shape[1] for shape in shapes)
             run = kernels_of(launches.write_add_copies, dims, self.pooling.tuning)(device.type == "cpu")
             sums = [x for part in zip(hot.sums, hot.firsts, strict=True) for x in part]
-            run.launch("add_copies", self.pooling.tuning.most_hot, hot.listed, hot.found, *sums, num_warps=4)
+            run.launch("add_copies", self.pooling.tuning.most_hot, hot.listed, *sums, num_warps=4)
         return hot.flat
 
     def _spread(
@@ -147,7 +148,7 @@ class GpuSpreading:
         _kernels(inverse.device).launch(
             "find_hot", t.samples // SAMPLE_BLOCK, offsets, inverse, self._matrices_of(features, inverse.device),
             hot.all, hot.listed, hot.found, len(inverse), features, stride, hot.rows,
-            SAMPLES=t.samples, BLOCK=SAMPLE_BLOCK, LEAST=t.hot, MOST=t.most_hot, num_warps=8,
+            SAMPLES=t.samples, BLOCK=SAMPLE_BLOCK, LEAST=t.hot, MOST=t.most_hot, TOP=t.top, num_warps=8,
         )  # fmt: skip
 
     def _matrices_of(self, features: int, device: torch.device) -> torch.Tensor:

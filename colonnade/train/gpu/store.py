@@ -33,8 +33,8 @@ SPARE = 1 << 14
 NEXT_BYTES = 1 << 27
 """Room for the next batch may take as many bytes, or a quarter of what there is."""
 TABLE_WORDS = 8
-FINDING, MAKING, COPYING, NOTING = 32, 16, 64, 256
-"""Lanes of a program: few where keys are sought, since the slowest search of a program holds up the others."""
+FINDING, MAKING, COPYING = 32, 16, 64
+"""Lanes of a program: few, since the slowest search of a program holds up the others."""
 WARP = 32
 WIDEST = 64
 """Values of a row that a program has in hand."""
@@ -303,7 +303,7 @@ class Store:
 
     def touch(self, keys: Keys, rows: Rows, step: int) -> None:
         """Note that keys were looked up in a step."""
-        self._launch("touch", len(rows), NOTING, *self.rows_at, rows, keys.counts, len(rows), step)
+        self._launch("touch", len(rows), FINDING, *self.rows_at, rows, keys.counts, len(rows), step)
 
     def gather(self, keys: Keys, rows: Rows) -> torch.Tensor:
         """The values of rows, float32 `[U, D]`; the table's default where there is none."""

@@ -19,7 +19,7 @@ from colonnade.train.gpu.store import Rows, Store, block_of
 from colonnade.train.loops.update import NUM_SCALARS
 from colonnade.train.optimizers import Optimizer
 
-ELEMENTS, WARPS = 512, 4
+ELEMENTS, WARPS = 1024, 2
 """Values that a program has in hand, and its warps."""
 FILES = ("update",)
 PART_WORDS, GRADS = 16, 7

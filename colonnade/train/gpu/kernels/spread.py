@@ -28,6 +28,8 @@ from colonnade.train.gpu.kernels.pool import (
 
 NOWHERE = tl.constexpr(0x7FFFFFFF)
 NO_KEY = tl.constexpr(-1)
+OFTEN = tl.constexpr(64)
+"""One sample in so many is of a row that is met often."""
 ADD_FOUR = tl.constexpr(
     "{ .reg .pred p; setp.ne.s32 p, $6, 0; mov.b32 $0, 0; "
     "@p red.relaxed.gpu.global.add.v4.f32 [$1], {$2, $3, $4, $5}; }"
@@ -80,12 +82,16 @@ def find_hot(
     BLOCK: tl.constexpr,
     LEAST: tl.constexpr,
     MOST: tl.constexpr,
+    TOP: tl.constexpr,
 ):
     """Kernel: number rows that LEAST samples or more have, each of BLOCK samples a program's.
 
+    The first TOP numbers are of rows that many samples have.
+
     matrices: int32 [F], that of a feature, -1 where its rows are of no interest.   hot: int32 [M, first], zeros before,
-    one more than the number of a row.   listed: int64 [MOST], the hot rows.   found: int32 [2], 0 before: hot rows, and
-    samples of a row of several.   end: N.   num: F.   stride: B + 1.
+    one more than the number of a row.   listed: int64 [MOST], zeros before, one more than the key of a hot row.
+    found: int32 [3], zeros before: hot rows, samples of a row of several, and rows among the first TOP.
+    end: N.   num: F.   stride: B + 1.
     """
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     j = tl.arange(0, SAMPLES)
@@ -97,10 +103,20 @@ def find_hot(
     is_key = own != NO_KEY
     tl.atomic_add(found + 1, total((is_key & (often > 1)).to(tl.int32)))
     is_hot = is_key & (often >= LEAST) & (before == 0)
-    h = tl.atomic_add(found + i * 0, i * 0 + 1, mask=is_hot)
+    is_top = is_hot & (often >= SAMPLES // OFTEN)
+    t = tl.atomic_add(found + 2 + i * 0, i * 0 + 1, mask=is_top)
+    is_top = is_top & (t < TOP)
+    h = tl.atomic_add(found + i * 0, i * 0 + 1, mask=is_hot & ~is_top) + TOP
+    h = tl.where(is_top, t, h)
     is_hot = is_hot & (h < MOST)
     tl.store(hot + (own >> 32) * first + (own & 0xFFFFFFFF), h + 1, mask=is_hot)
-    tl.store(listed + h, own, mask=is_hot)
+    tl.store(listed + h, own + 1, mask=is_hot)
+
+
+@jit
+def any_hot(found):
+    """Whether any row is hot."""
+    return tl.load(found) + tl.load(found + 2) > 0
 
 
 @jit
@@ -211,7 +227,7 @@ def spread_bags_of(
     h = tl.full([R], 0, tl.int32)
     has_hot = longest < 0
     if COPIES > 0:
-        has_hot = tl.load(found) > 0
+        has_hot = any_hot(found)
     u = tl.load(inverse + begin, mask=length > 0, other=0)
     e = longest * 0
     while e < longest:
@@ -311,7 +327,7 @@ def spread_piece_of(
         merges = tl.load(found + 1) >= REPEATS
     has_hot = e < e
     if COPIES > 0:
-        has_hot = tl.load(found) > 0
+        has_hot = any_hot(found)
     h = tl.full([E], 0, tl.int32)
     if TOP > 0:
         top = tl.arange(0, TOP)

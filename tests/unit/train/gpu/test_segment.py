@@ -287,7 +287,7 @@ POINTERS = {
 }
 CONSTANTS = {
     "DIM": 24, "ROW": 24, "BLOCK": 32, "R": 16, "ALIGN": 4, "WEIGHTED": True, "MAX": False, "DIVIDED": True,
-    "UNPOOLED": False, "E": 16, "SAMPLES": 2048, "LEAST": 8, "MOST": 64,
+    "UNPOOLED": False, "E": 16, "SAMPLES": 2048, "LEAST": 8, "MOST": 64, "TOP": 8,
 }  # fmt: skip
 
 
