@@ -428,19 +428,20 @@ class _Check:
             )
 
     def _nearest(self, before: Mapping[str, tuple[Array, Array]], row: int) -> tuple[float, float, float]:
-        """Value, margin and tolerance of the element of a row that is nearest to its step."""
+        """Value, margin and tolerance of the element of a row, or of one for all rows, that is nearest to its step."""
         best = (float("nan"), float("inf"), 0.0)
         for key, (value, limit) in before.items():
-            if row >= len(value):
+            if value.ndim and row >= len(value):
                 continue
             line, kind = self.steps[key]
-            gaps = margin(kind, value[row], line).reshape(-1)
-            limits = limit[row].reshape(-1)
+            own = (value[row] if value.ndim else value).reshape(-1)
+            gaps = margin(kind, own, line)
+            limits = (limit[row] if limit.ndim else limit).reshape(-1)
             if not gaps.size:
                 continue
             at = int(np.argmin(gaps - limits))
             if gaps[at] - limits[at] < best[1] - best[2]:
-                best = (float(value[row].reshape(-1)[at]), float(gaps[at]), float(limits[at]))
+                best = (float(own[at]), float(gaps[at]), float(limits[at]))
         return best
 
 

@@ -249,6 +249,16 @@ def test_a_flip_is_excused_only_at_the_step(
     assert verdict.flips[0].row == 1
 
 
+@pytest.mark.parametrize(("other", "excused"), [(0.50000006, True), (0.501, False)])
+def test_one_number_for_all_rows_stands_before_each(other: float, excused: bool) -> None:
+    request = Request("r", 2, {"x": np.zeros((2, 1), np.float32)})
+    ours: Any = Fixed([], [1.0, 0.0])
+    theirs: Any = Fixed([], [1.0, 1.0])
+    ours.before, theirs.before = np.array(0.49999997, np.float32), np.array(other, np.float32)
+    verdict = verify(ours, theirs, _round_program(), Weights({}, {}, {}), [request])
+    assert [(f.row, f.excused) for f in verdict.flips] == [(1, excused)]
+
+
 def test_the_probe_overwrites_nothing() -> None:
     program = _round_program()
     made = probe(program)
