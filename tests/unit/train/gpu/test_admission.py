@@ -105,11 +105,11 @@ def test_a_state_needs_room_for_its_own_rows_and_counts_alone(
     monkeypatch.setattr(stores, "BLOCK_BYTES", 1 << 12)
     policies = admitting(*[ByCount(count)] * 2)
     ids = list(range(0, 700, 7))
-    one, other = both(device, policies)
+    (one, _), (two, other) = both(device, policies), both(device, policies)
     step(one, batch_of([ids, []]))
+    step(two, batch_of([[], ids]))
     for _ in range(3):  # what was removed takes no room
-        step(other, batch_of([[], ids]))
-        other.load_state_dict(other.state_dict())
+        other.load_state_dict(two.state_dict())
     other.budget.most = other.budget.used
     other.load_state_dict(one.state_dict())
     assert state_of(other) == state_of(one)
