@@ -16,8 +16,8 @@ import torch
 
 from colonnade.train.gpu.admission import Asked
 from colonnade.train.gpu.group import DeviceGroup, DeviceLookup
-from colonnade.train.gpu.module import upload, written
-from colonnade.train.gpu.store import MAKING, SPARE, WARP, Rows, Store, block_of, fours_of
+from colonnade.train.gpu.module import WARP, upload, written
+from colonnade.train.gpu.store import MAKING, SPARE, Rows, Store, block_of, fours_of
 from colonnade.train.gpu.unique import Found, Keys, Members, Unique
 from colonnade.train.gpu.update import Part, Plan
 from colonnade.train.gradients import GradientPolicy

@@ -15,7 +15,7 @@ from typing import Any
 
 import triton
 
-from colonnade.train.gpu.module import Kernels
+from colonnade.train.gpu.module import WARP, Kernels
 
 FILES = ("pool", "spread")
 TEXTS_KEPT = 1024
@@ -143,13 +143,14 @@ def write_spread(branches: Sequence[Branch], tuning: Tuning, is_hot: bool, adds_
     tiles = [
         f"spread_bags_of(program{_less(g)}, given{g}, offsets{g}, inverse, weights, grads{g}, hot{g}, found, units, "
         f"queue, counters, count{g}, {_piece(x, tuning)}, first{g}, R={bags_of(x.block, tuning)}, "
-        f"SHORT={tuning.short}, WIDE={_wide(x, adds_four and tuning.wide_bags)}, "
+        f"SHORT={tuning.short}, WIDE={_wide(x, adds_four and tuning.wide_bags, tuning.values, tuning.warps)}, "
         f"{x.constants('FIRST', 'UNITS', 'DIM', 'BLOCK', 'ALIGN', 'WEIGHTED', 'DIVIDED', 'UNPOOLED', **hot)})"
         for g, x in enumerate(branches)
     ]
     pieces = {
         g: f"spread_piece_of(entry, given{g}, inverse, weights, grads{g}, hot{g}, found, units, count{g}, "
-        f"{_piece(x, tuning)}, first{g}, {_steps_back(x, tuning, is_hot)}, WIDE={_wide(x, adds_four)}, "
+        f"{_piece(x, tuning)}, first{g}, {_steps_back(x, tuning, is_hot)}, "
+        f"WIDE={_wide(x, adds_four, tuning.back_step, 1)}, "
         f"{x.constants('DIM', 'BLOCK', 'ALIGN', 'WEIGHTED', 'DIVIDED', **hot)})"
         for g, x in enumerate(branches)
         if not x.unpooled
@@ -184,9 +185,12 @@ def _steps_back(branch: Branch, tuning: Tuning, is_hot: bool) -> str:
     return f"E={step}, NEAR={max(NEAR, step)}, REPEATS={repeats}, TOP={tuning.top if is_hot and not repeats else 0}"
 
 
-def _wide(branch: Branch, adds_four: bool) -> int:
-    """Values that are added at once."""
-    return 4 if adds_four and branch.dim % 4 == 0 else 1
+def _wide(branch: Branch, adds_four: bool, values: int, warps: int) -> int:
+    """Values that are added at once by a program that holds so many: each thread must have some of its own, for what
+    several threads hold they would each add.
+    """
+    held = max(1, values // branch.block) * branch.block
+    return 4 if adds_four and branch.dim % 4 == 0 and held >= 4 * WARP * warps else 1
 
 
 def _less(group: int) -> str:

@@ -20,6 +20,7 @@ from colonnade.config import settings
 
 PACKAGE = "colonnade.train.gpu.kernels"
 CAPABILITIES = (80, 90, 100)
+WARP = 32
 OPTIONS = {"enable_fp_fusion": False}
 """A product and a sum are rounded one after the other, as on a CPU."""
 

@@ -15,7 +15,7 @@ import torch
 from colonnade.backends.gpu.memory import is_exhausted
 from colonnade.errors import BudgetError
 from colonnade.train.gpu.layout import COUNT, STEP, TABLE, VALUES, Places
-from colonnade.train.gpu.module import kernels
+from colonnade.train.gpu.module import WARP, kernels
 from colonnade.train.gpu.unique import Keys
 from colonnade.train.loops import words as w
 from colonnade.train.tables.layout import Layout
@@ -35,7 +35,6 @@ NEXT_BYTES = 1 << 27
 TABLE_WORDS = 8
 FINDING, MAKING, COPYING = 32, 16, 64
 """Lanes of a program: few, since the slowest search of a program holds up the others."""
-WARP = 32
 WIDEST = 64
 """Values of a row that a program has in hand."""
 CARRIER = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
@@ -310,7 +309,8 @@ class Store:
         dim = self.layout.embedding_dim
         out = torch.empty(len(rows), dim, device=self.device)
         given = (self._words, rows, keys.tables, out, len(rows), dim)
-        constants = {"FORM": self.form, "VALUES": block_of(dim), "FULL": dim % block_of(dim) == 0}
+        values = block_of(dim)
+        constants = {"FORM": self.form, "VALUES": values, "FULL": dim % values == 0 and dim > 1}  # 1 is no variable
         self._launch("gather", len(rows), COPYING, *self.rows_at, *given, **constants)
         return out
 
