@@ -37,7 +37,7 @@ class Tuning:
     the pieces on a multiprocessor; back_step, back_programs: on the way back.   warps: of a program of short bags.
     samples: of the elements.   hot: samples of a hot row.   copies: of a hot row.   most_hot: rows.   top: of these,
     whose elements are added up within a piece.   merged: values of a row from which on elements of any row are.
-    wide, wide_bags: whether four values are added at once, where a device can; of short bags.
+    wide: whether four values of a piece are added at once, where a device can.
     """
 
     values: int = 512
@@ -56,7 +56,6 @@ class Tuning:
     top: int = 8
     merged: int = MERGED
     wide: bool = True
-    wide_bags: bool = True
 
 
 @dataclass(frozen=True)
@@ -143,7 +142,7 @@ def write_spread(branches: Sequence[Branch], tuning: Tuning, is_hot: bool, adds_
     tiles = [
         f"spread_bags_of(program{_less(g)}, given{g}, offsets{g}, inverse, weights, grads{g}, hot{g}, found, units, "
         f"queue, counters, count{g}, {_piece(x, tuning)}, first{g}, R={bags_of(x.block, tuning)}, "
-        f"SHORT={tuning.short}, WIDE={_wide(x, adds_four and tuning.wide_bags, tuning.values, tuning.warps)}, "
+        f"SHORT={tuning.short}, WIDE=1, "
         f"{x.constants('FIRST', 'UNITS', 'DIM', 'BLOCK', 'ALIGN', 'WEIGHTED', 'DIVIDED', 'UNPOOLED', **hot)})"
         for g, x in enumerate(branches)
     ]

@@ -14,8 +14,8 @@ import torch
 from colonnade.errors import OptionError
 from colonnade.train.gpu.module import kernels
 
-BLOCK, SPARE, COUNTED, FIRST, FEATURES = 128, 1 << 14, 256, 8, 256
-COUNTING, COUNTING_WARPS = 512, 4
+BLOCK, SPARE, COUNTED, FIRST, FEATURES = 128, 1 << 14, 128, 8, 256
+COUNTING, COUNTING_WARPS = 1024, 4
 """Ids of a program that counts, and its warps."""
 LEAST_SAMPLED, SAMPLE = 1 << 18, 1024
 """Ids from which on a sample finds the frequent ones, so that their keys come first; and how many are in it."""

@@ -191,7 +191,8 @@ def pool_bags_of(
         if BLOCK != DIM:
             is_value = is_value & is_column[None, :]
         x = tl.load(source + u[:, None] * ROW + d[None, :], mask=is_value, other=0.0)
-        u = tl.load(inverse + begin + e + 1, mask=e + 1 < length, other=0).to(tl.int64)
+        if e + 1 < longest:
+            u = tl.load(inverse + begin + e + 1, mask=e + 1 < length, other=0).to(tl.int64)
         if WEIGHTED:
             w = tl.load(weights + begin + e, mask=more & (weighted != 0), other=1.0)
             x = x * w[:, None]

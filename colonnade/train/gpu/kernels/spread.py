@@ -245,7 +245,8 @@ def spread_bags_of(
         if BLOCK != DIM:
             is_value = is_value & is_column[None, :]
         to = sums + place_of(u, h, tl.arange(0, R), copies_at, DIM, COPIES, MOST)[:, None] + d[None, :]
-        u = tl.load(inverse + begin + e + 1, mask=e + 1 < length, other=0)
+        if e + 1 < longest:
+            u = tl.load(inverse + begin + e + 1, mask=e + 1 < length, other=0)
         add_values(to, x0, x1, x2, x3, is_value & (d >= 0)[None, :], WIDE)
         e += 1
     if not UNPOOLED:
