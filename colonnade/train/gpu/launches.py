@@ -149,7 +149,7 @@ def write_spread(branches: Sequence[Branch], tuning: Tuning, is_hot: bool, adds_
     pieces = {
         g: f"spread_piece_of(entry, given{g}, inverse, weights, grads{g}, hot{g}, found, units, count{g}, "
         f"{_piece(x, tuning)}, first{g}, {_steps_back(x, tuning, is_hot)}, "
-        f"WIDE={_wide(x, adds_four, tuning.back_step, 1)}, "
+        f"WIDE={_wide(x, adds_four, tuning.back_step)}, "
         f"{x.constants('DIM', 'BLOCK', 'ALIGN', 'WEIGHTED', 'DIVIDED', **hot)})"
         for g, x in enumerate(branches)
         if not x.unpooled
@@ -184,12 +184,12 @@ def _steps_back(branch: Branch, tuning: Tuning, is_hot: bool) -> str:
     return f"E={step}, NEAR={max(NEAR, step)}, REPEATS={repeats}, TOP={tuning.top if is_hot and not repeats else 0}"
 
 
-def _wide(branch: Branch, adds_four: bool, values: int, warps: int) -> int:
-    """Values that are added at once by a program that holds so many: each thread must have some of its own, for what
+def _wide(branch: Branch, adds_four: bool, values: int) -> int:
+    """Values that are added at once by a warp that holds so many: each thread must have some of its own, for what
     several threads hold they would each add.
     """
     held = max(1, values // branch.block) * branch.block
-    return 4 if adds_four and branch.dim % 4 == 0 and held >= 4 * WARP * warps else 1
+    return 4 if adds_four and branch.dim % 4 == 0 and held >= 4 * WARP else 1
 
 
 def _less(group: int) -> str:
