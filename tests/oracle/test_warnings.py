@@ -111,7 +111,7 @@ def test_warnings_are_printed_and_kept(tmp_path: Path) -> None:
     assert "embedding graph: " in explained.stdout and "% removed; 2 columns in one kernel" in explained.stdout
     assert "warnings: 1" in explained.stdout and "identical-columns" in explained.stdout
     loaded = compiler.load(artifact, target="reference")
-    found = details(loaded.program, loaded.explanation)
+    found = details(loaded.program, loaded.explanation, loaded.weights)
     assert found["warnings"][0]["kind"] == "identical-columns" and "identical-columns" in report(found)
     rows = np.array([b"a", b"b"], object)
     assert np.array_equal(loaded({"x": rows})["out"][:, :4], loaded({"x": rows})["out"][:, 4:])
