@@ -62,6 +62,21 @@ class Report:
     seconds: Mapping[str, float]
     notes: tuple[str, ...] = ()
 
+    def __str__(self) -> str:
+        """For people: a line for all calls, one a table, one a note."""
+        held = f"{self.num_columns:,} columns of {self.num_inputs:,} inputs on {self.backend}"
+        parts = ", ".join(f"{part} {1e3 * seconds:.3g} ms" for part, seconds in self.seconds.items())
+        done = f"{self.calls:,} calls, {self.rows:,} rows, {self.zeroed_ids:,} ids set to zero"
+        width = max((len(t.name) for t in self.tables), default=0)
+        head = f"{'table':<{width}} {'rows':>12} {'dim':>5} {'dtype':<12} {'bytes':>15} place"
+        lines = [
+            f"{t.name:<{width}} {t.rows:>12,} {t.embedding_dim:>5} {t.dtype:<12} {t.bytes:>15,} {t.place}"
+            for t in self.tables
+        ]
+        total = f"{len(self.tables):,} tables, {self.table_bytes:,} bytes"
+        first = [f"{held}, id policy {self.id_policy}", done + (parts and f"; {parts}")]
+        return "\n".join([*first, *([head, *lines] if lines else []), total, *self.notes])
+
     @property
     def table_bytes(self) -> int:
         """The memory of all tables."""

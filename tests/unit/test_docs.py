@@ -67,7 +67,7 @@ def test_the_readme_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.chdir(tmp_path)
     exec(compile(block, README, "exec"), {})
     said = capsys.readouterr().out
-    assert said.startswith("(2, 80)\nReport(") and "num_columns=10" in said
+    assert said.startswith("(2, 80)\n10 columns of 10 inputs on cpu, ")
 
 
 def test_the_readmes_features_run_and_are_trained(capsys: pytest.CaptureFixture[str]) -> None:

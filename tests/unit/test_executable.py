@@ -235,6 +235,12 @@ def test_report() -> None:
     assert (report.num_columns, report.num_inputs) == (N + 2, N + 3)
     assert report.table_bytes == 4 * (N * 20 + 15)
     assert min(report.feed_seconds, report.columns_seconds, report.dense_seconds) > 0
+    held, done, head, *tables, total = str(report).splitlines()
+    assert held == f"{N + 2:,} columns of {N + 3:,} inputs on reference, id policy error"
+    assert done.startswith("2 calls, 7 rows, 0 ids set to zero; feed ")
+    assert head.split() == ["table", "rows", "dim", "dtype", "bytes", "place"]
+    assert [line.split()[0] for line in tables] == [t.name for t in report.tables]
+    assert total == f"{len(tables)} tables, {report.table_bytes:,} bytes"
 
 
 @pytest.mark.parametrize(
