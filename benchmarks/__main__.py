@@ -10,9 +10,10 @@ import typer
 
 from benchmarks.case import Case, run
 from benchmarks.cases import CASES, DEFAULT
-from colonnade.cli.common import ERROR, MISMATCH, Progress, console, quiet_tensorflow, table, write_text
+from colonnade.cli.common import ERROR, MISMATCH, Progress, console, table, write_text
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.testing.bench import HEADERS, Measured, Refused, append, report, table_rows
+from colonnade.testing.tensorflow import quiet_tensorflow
 
 BATCHES = (1, 32, 256, 1024)
 """Of a model that a caller names."""

@@ -19,7 +19,6 @@ from colonnade.cli.common import (
     MISMATCH,
     console,
     human_bytes,
-    quiet_tensorflow,
     table,
     write_text,
 )
@@ -33,6 +32,7 @@ from colonnade.testing.bench import HEADERS, Bench, Measured, report, table_rows
 from colonnade.testing.explain import details, summary
 from colonnade.testing.models import cached
 from colonnade.testing.sides import ColonnadeSide, TensorFlowSide
+from colonnade.testing.tensorflow import quiet_tensorflow
 from colonnade.testing.timing import human_seconds
 from colonnade.testing.verify import Verdict, requests_for, verify
 

@@ -18,10 +18,11 @@ from typing import Annotated, Any
 import typer
 
 from benchmarks.start_process import COMPILE, LOAD
-from colonnade.cli.common import ERROR, Progress, console, quiet_tensorflow, table
+from colonnade.cli.common import ERROR, Progress, console, table
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.testing import machine
 from colonnade.testing.models import cached
+from colonnade.testing.tensorflow import quiet_tensorflow
 
 RESULTS = Path(__file__).resolve().parent / "results"
 FILE = "start.jsonl"

@@ -1,4 +1,4 @@
-"""The settings a user gives through the environment, and the only place that reads it."""
+"""The settings a user gives through the environment, and the only place that reads it or writes to it."""
 
 from __future__ import annotations
 
@@ -31,6 +31,11 @@ class Settings:
 def most_threads() -> int:
     """More threads than that help nobody here: four a core, and at least 64."""
     return max(64, 4 * (os.cpu_count() or 1))
+
+
+def default_to(variable: str, value: str) -> None:
+    """Give a variable that another library reads a value, where the user gave it none."""
+    os.environ.setdefault(variable, value)
 
 
 def settings() -> Settings:

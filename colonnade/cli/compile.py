@@ -29,7 +29,6 @@ from colonnade.cli.common import (
     names,
     num_bytes,
     print_json,
-    quiet_tensorflow,
     table,
     verb,
 )
@@ -47,6 +46,7 @@ from colonnade.passes.pipelines import COLUMNS
 from colonnade.testing.explain import summary
 from colonnade.testing.recording import record
 from colonnade.testing.sides import TensorFlowSide, reference_side
+from colonnade.testing.tensorflow import quiet_tensorflow
 from colonnade.testing.timing import human_seconds
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The artifact to write.")]

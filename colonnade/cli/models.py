@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from colonnade import artifact, compiler
-from colonnade.cli.common import Progress, quiet_tensorflow
+from colonnade.cli.common import Progress
 from colonnade.errors import OptionError, listed
 from colonnade.executable import Executable
 from colonnade.ir.column import ID_POLICIES
 from colonnade.ir.explanation import Explanation
 from colonnade.ir.program import Program, Weights
 from colonnade.testing.sides import TensorFlowSide
+from colonnade.testing.tensorflow import quiet_tensorflow
 
 
 def is_artifact(path: Path) -> bool:

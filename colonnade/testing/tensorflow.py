@@ -4,9 +4,20 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 from typing import Any
 
+from colonnade.config import default_to
 from colonnade.errors import OptionError
+
+
+def quiet_tensorflow() -> None:
+    """Keep TensorFlow's notices off stderr: its build options and a model's deprecations are not the user's to mend.
+
+    Facts: the first holds where TensorFlow is yet to be imported; a level that the user set stays.
+    """
+    default_to("TF_CPP_MIN_LOG_LEVEL", "3")
+    logging.getLogger("tensorflow").setLevel(logging.ERROR)
 
 
 def tensorflow() -> Any:

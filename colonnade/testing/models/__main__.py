@@ -12,6 +12,7 @@ from colonnade.errors import ColonnadeError
 from colonnade.testing.models.build import build
 from colonnade.testing.models.catalog import named, with_large_rows
 from colonnade.testing.models.recipes import recipe
+from colonnade.testing.tensorflow import quiet_tensorflow
 
 app = typer.Typer(add_completion=False)
 
@@ -27,6 +28,7 @@ def make(
     ] = None,
 ) -> None:
     """Make the SavedModel of a named test model."""
+    quiet_tensorflow()
     try:
         if large_rows is None:
             recipe(name).build(folder)
