@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import logging
 import math
 import re
 import sys
@@ -145,11 +144,6 @@ class Progress:
             self(f"{what}: {human_bytes(done)} of {human_bytes(total)}")
 
 
-def quiet_tensorflow() -> None:
-    """Keep TensorFlow's Python warnings off stderr: a loaded model's deprecations are not the user's to mend."""
-    logging.getLogger("tensorflow").setLevel(logging.ERROR)
-
-
 def console() -> Console:
     """Stdout, as wide as its contents need where it is no terminal."""
     return Console(soft_wrap=False) if sys.stdout.isatty() else Console(width=160, soft_wrap=False)
@@ -158,7 +152,13 @@ def console() -> Console:
 def table(
     title: str, headers: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Sequence[int] = ()
 ) -> Group:
-    """A table; `numbers` are the columns that are aligned right. Facts: cells are plain text, never markup."""
+    """A table; `numbers` are the columns that are aligned right.
+
+    Facts: cells are plain text, never markup; a title over no rows stands alone.
+    """
+    rows = list(rows)
+    if title and not rows:
+        return Group(Text(title, style="bold"))
     bare = not any(headers)
     made = Table(show_header=not bare, header_style="bold", box=None, pad_edge=False)
     for place, header in enumerate(headers):

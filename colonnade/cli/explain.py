@@ -219,13 +219,13 @@ def model_sections(found: dict[str, Any]) -> list[Section]:
             (0,),
         ),
         (
-            "rewrites",
+            f"rewrites: {sum(r['count'] for r in found['rewrites']):,}",
             ("count", "pass", "op", "proof"),
             [(r["count"], r["pass"], r["op"], r["reason"]) for r in found["rewrites"]],
             (0,),
         ),
         (
-            "declined",
+            f"declined: {sum(r['count'] for r in found['declined']):,}",
             ("count", "pass", "op", "reason"),
             [(r["count"], r["pass"], r["op"], r["reason"]) for r in found["declined"]],
             (0,),

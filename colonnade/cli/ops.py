@@ -52,8 +52,9 @@ def _show_kinds(json_: bool) -> None:
         return
     shown = [(k, *(kind_table.shown(k, style) for style in kind_table.STYLES)) for k in kind_table.kinds()]
     console().print(table("kinds of columns", ("kind", *kind_table.STYLES), shown))
-    console().print("")
-    console().print(table("why not", ("kind", "reason"), list(kind_table.reasons())))
+    if reasons := list(kind_table.reasons()):
+        console().print("")
+        console().print(table("why not", ("kind", "reason"), reasons))
 
 
 def known_ops() -> dict[str, list[dict[str, Any]]]:

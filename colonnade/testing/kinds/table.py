@@ -108,7 +108,7 @@ def page() -> str:
     missing = [f"- {kind}: {reason}." for kind, reason in reasons()]
     types = ", ".join(TYPES[:-1]) + f" and {TYPES[-1]}"
     stored = f"On every backend, tables are stored as {types} (`--table-dtype`)."
-    return PAGE + "\n".join([*lines, "", *missing, "", stored]) + "\n"
+    return PAGE + "\n".join([*lines, "", *missing, *([""] if missing else []), stored]) + "\n"
 
 
 def _line(values: Sequence[str]) -> str:
