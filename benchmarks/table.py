@@ -26,14 +26,6 @@ TRAIN_BEGIN, TRAIN_END = "<!-- measured training: begin -->", "<!-- measured tra
 GPU, START, TRAIN = "gpu_", "start", "train"
 OTHERS = (START, TRAIN, "features", "features_gpu", "growth", "tables_gpu")
 """Files whose rows have another form."""
-COUNTED = {
-    "kernels a request": "kernels",
-    "kernels for the columns": "of them for columns",
-    "GB/s": "GB/s",
-    "waves": "waves",
-}
-"""What a line of the gpu's table tells besides times, where its row knows it."""
-
 Row = Mapping[str, Any]
 
 
@@ -101,14 +93,15 @@ def rendered_start(path: Path) -> str:
 
 
 def rendered_train(path: Path) -> str:
-    """The last row of each measurement of training as a Markdown table."""
+    """The last row of each measurement of training as a Markdown table: loops, then whole steps, a case's together."""
     found: dict[tuple[str, str, int], Row] = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         found[row["case"], row["what"], row["batch"]] = row
     lines = ["| case | part | ids or rows | Colonnade | an id | torch | ratio |", "|---|---|---:|---:|---:|---:|---:|"]
     places: dict[str, dict[str, None]] = {}
-    for row in found.values():
+    order = {case: place for place, case in enumerate(dict.fromkeys(case for case, _, _ in found))}
+    for row in sorted(found.values(), key=lambda r: (r["what"] != "loop", order[r["case"]])):
         ours, theirs = row["sides"]["ours"], row["sides"]["torch"]
         each = f"{1e9 * ours['p50'] / row['units']:.1f} ns"
         numbers = (f"{row['units']:,}", _quantiles(ours), each, _quantiles(theirs), f"{row['ratio']:.1f}")
@@ -123,26 +116,20 @@ def rendered_train(path: Path) -> str:
 def rendered_on_gpu(rows: Iterable[Row]) -> str:
     """The rows of a GPU as a Markdown table with a line a side, and below it where they were measured."""
     lines = [
-        "| model | part | batch | side | median (20th to 80th percentile) | times the floor | counted |",
-        "|---|---|---:|---|---:|---:|---|",
+        "| model | part | batch | side | median (20th to 80th percentile) | times the floor |",
+        "|---|---|---:|---|---:|---:|",
     ]
     places: dict[str, dict[str, None]] = {}
     for row in rows:
         if row["what"].startswith(LEFT_OUT):
             continue
         least = row["floor"].get("seconds")
-        counted = "; ".join(f"{name} {_number(row['facts'][k])}" for k, name in COUNTED.items() if k in row["facts"])
         for side, timing in row["sides"].items():
             times = f"{timing['p50'] / least:.2f}" if least else ""
-            cells = (row["case"], row["what"], str(row["batch"]), side, _quantiles(timing), times, counted)
+            cells = (row["case"], row["what"], str(row["batch"]), side, _quantiles(timing), times)
             lines.append("| " + " | ".join(cells) + " |")
-            counted = ""
             places.setdefault(_place_on_gpu(row), {})[f"{row['case']} {row['what']}"] = None
     return "\n".join([*lines, "", *_said(places)])
-
-
-def _number(value: Any) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _place_on_gpu(row: Row) -> str:
