@@ -122,7 +122,7 @@ def test_the_readmes_table_of_a_gpu_has_a_line_a_side(measured: list[Row], tmp_p
     rows = table.newest(tmp_path, on_gpu=True)
     assert [(r["what"], r["batch"]) for r in rows] == [("whole", 2), ("whole", 9), ("columns", 2)]
     text = table.rendered_on_gpu(rows)
-    assert text.count("\n| ragged |") == 3 + 3 + 1 and "GB/s " in text and "triton 3" in text
+    assert text.count("\n| ragged |") == 3 + 3 + 1 and "triton 3" in text
     marks = (table.GPU_BEGIN, table.GPU_END)
     page = table.placed(f"a\n{marks[0]}\nold\n{marks[1]}\nb\n", text, marks)
     assert "old" not in page and page.endswith("b\n")
