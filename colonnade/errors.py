@@ -66,7 +66,10 @@ class BudgetError(ColonnadeError):
 
 
 class GradientError(ColonnadeError):
-    """A gradient that is NaN or infinite, under the policy `error`, or whose rows are no more; nothing was changed."""
+    """A gradient that nothing can learn from; nothing was changed.
+
+    It is NaN or infinite, under the policy `error`, its rows are no more, or it is itself differentiated.
+    """
 
 
 class ConsistencyError(ColonnadeError):

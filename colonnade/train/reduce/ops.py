@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch.autograd.function import once_differentiable
+from torch.autograd import forward_ad
 
 from colonnade.core.fork import in_one_thread
+from colonnade.errors import GradientError
 from colonnade.train.reduce.cpu import cpu_pooling
 from colonnade.train.segments import Layout, matrices_in, read_layout, starts_of
 
@@ -149,7 +150,7 @@ def _spread_fake(
 
 
 class _Pooled(torch.autograd.Function):
-    """Pooling that torch differentiates once."""
+    """Pooling that torch differentiates once: see `_Spread`."""
 
     @staticmethod
     def forward(
@@ -169,7 +170,6 @@ class _Pooled(torch.autograd.Function):
         return tuple(flats)
 
     @staticmethod
-    @once_differentiable
     @in_one_thread
     def backward(ctx: Any, *given: torch.Tensor | None) -> tuple[Any, ...]:
         offsets, inverse, weights, *saved = ctx.saved_tensors
@@ -186,6 +186,30 @@ class _Pooled(torch.autograd.Function):
         return None, None, None, None, made[-1] if of_weights else None, *grads
 
 
+def _differentiated(*tensors: torch.Tensor | None) -> bool:
+    """Whether torch follows what is made of them, backward or forward: a tangent is then an error, no silence."""
+    followed = torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
+    return followed or forward_ad._current_level >= 0
+
+
+class _Spread(torch.autograd.Function):
+    """Gradients of pooling, which have none themselves: torch's `once_differentiable` says so of some uses alone."""
+
+    @staticmethod
+    def forward(ctx: Any, rest: tuple[Any, ...], counts: tuple[int, int], *tensors: Any) -> tuple[torch.Tensor, ...]:
+        given, rows, flats = tensors[: counts[0]], tensors[counts[0] : sum(counts)], tensors[sum(counts) : -3]
+        with torch._C._AutoDispatchBelowAutograd():
+            return tuple(spread(given, rows, flats, *tensors[-3:], *rest))
+
+    @staticmethod
+    def backward(ctx: Any, *given: torch.Tensor | None) -> Any:
+        raise GradientError(
+            "gradients of looked-up rows or of weights are differentiated",
+            want="a backward pass through pooling once",
+            help="take such a penalty of a table of torch's own, or of what is made of the outputs",
+        )
+
+
 def _pool_autograd(
     rows: Tensors,
     offsets: torch.Tensor,
@@ -194,17 +218,33 @@ def _pool_autograd(
     layout: str,
     sizes: Sequence[int],
 ) -> list[torch.Tensor]:
-    if torch.is_grad_enabled() and (
-        any(x.requires_grad for x in rows) or (weights is not None and weights.requires_grad)
-    ):
+    if _differentiated(weights, *rows):
         return list(_Pooled.apply(layout, sizes, offsets, inverse, weights, *rows))  # type: ignore[no-untyped-call]
     with torch._C._AutoDispatchBelowAutograd():
         return pool(rows, offsets, inverse, weights, layout, sizes)  # type: ignore[no-any-return]
 
 
-for _key, _pool, _spread in (("CPU", _pool_cpu, _spread_cpu), ("CUDA", _pool_cuda, _spread_cuda)):
+def _spread_autograd(
+    given: Sequence[torch.Tensor | None],
+    rows: Tensors,
+    flats: Tensors,
+    offsets: torch.Tensor,
+    inverse: torch.Tensor,
+    weights: torch.Tensor | None,
+    *rest: Any,
+) -> list[torch.Tensor]:
+    batch = (offsets, inverse, weights)
+    if _differentiated(weights, *given, *rows, *flats):
+        tensors = (*given, *rows, *flats, *batch)
+        return list(_Spread.apply(rest, (len(given), len(rows)), *tensors))  # type: ignore[no-untyped-call]
+    with torch._C._AutoDispatchBelowAutograd():
+        return spread(given, rows, flats, *batch, *rest)  # type: ignore[no-any-return]
+
+
+for _key, _pool, _spreads in (("CPU", _pool_cpu, _spread_cpu), ("CUDA", _pool_cuda, _spread_cuda)):
     LIBRARY.impl("pool", _pool, _key)
-    LIBRARY.impl("spread", _spread, _key)
+    LIBRARY.impl("spread", _spreads, _key)
 LIBRARY.impl("pool", _pool_autograd, "Autograd")
+LIBRARY.impl("spread", _spread_autograd, "Autograd")
 torch.library.register_fake(f"{NAMESPACE}::pool", _pool_fake, lib=LIBRARY)
 torch.library.register_fake(f"{NAMESPACE}::spread", _spread_fake, lib=LIBRARY)

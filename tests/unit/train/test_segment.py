@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from colonnade.core.pooling import pool
+from colonnade.errors import GradientError
 from colonnade.train.reduce import cpu, ops
 from colonnade.train.reduce.segment import Elements, Segment, SegmentPlan, reference
 
@@ -327,3 +328,46 @@ def test_matrices_of_outputs_without_gradient_learn_nothing() -> None:
     outputs[1].sum().backward()
     assert rows[0].grad is None and rows[2].grad is None
     assert rows[1].grad.tolist() == [[1.0] * 3, [0.0] * 3]
+
+
+def bags(weights: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    """Two bags of weighted rows, and their means."""
+    elements = Elements(torch.tensor([[0, 1, 3]]), torch.tensor([0, 1, 2], dtype=torch.int32), (True,))
+    return SegmentPlan([Segment(0, 2, "mean", 0)], [2]).run(elements, weights, [rows])[0]
+
+
+@pytest.mark.parametrize("linear", [False, True])
+def test_a_gradient_of_a_gradient_is_an_error_whoever_asks(linear: bool) -> None:
+    weights, rows = torch.rand(3, requires_grad=True), torch.rand(3, 2, requires_grad=True)
+
+    def loss(weights: torch.Tensor) -> torch.Tensor:
+        out = bags(weights, rows)
+        return out.sum() if linear else out.square().sum()
+
+    (grad,) = torch.autograd.grad(loss(weights), weights, create_graph=True)
+    with pytest.raises(GradientError, match="are differentiated"):
+        (grad.sum() + weights.sum()).backward(retain_graph=True)
+    for of in (weights, rows):
+        with pytest.raises(GradientError, match="are differentiated"):
+            torch.autograd.grad(grad.sum() + weights.sum(), of, allow_unused=True, retain_graph=True)
+    with pytest.raises(GradientError, match="are differentiated"):
+        torch.autograd.functional.hessian(loss, weights)
+
+
+def test_a_graph_of_the_gradients_alone_changes_nothing() -> None:
+    found = []
+    for graph in (False, True):
+        weights, rows = torch.tensor([1.0, 2, 3], requires_grad=True), torch.ones(3, 2, requires_grad=True)
+        found.append(torch.autograd.grad(bags(weights, rows).square().sum(), (weights, rows), create_graph=graph))
+    assert all(torch.equal(*both) for both in zip(*found, strict=True))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what torch imports for tangents
+@pytest.mark.parametrize("learns", [False, True])
+def test_a_tangent_is_an_error(learns: bool) -> None:
+    rows = torch.rand(3, 2, requires_grad=learns)
+    with torch.autograd.forward_ad.dual_level():
+        bags(torch.rand(3), rows)
+        weights = torch.autograd.forward_ad.make_dual(torch.rand(3), torch.ones(3))
+        with pytest.raises(NotImplementedError, match="forward mode AD"):
+            bags(weights, rows)
