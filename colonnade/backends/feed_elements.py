@@ -143,10 +143,11 @@ def _rows(
         width = math.prod(shape[1:])
         return values, np.arange(shape[0], dtype=np.int64) * width, np.full(shape[0], width)
     offsets = np.asarray(feed[item.offsets], np.int64)
-    lengths = np.diff(offsets)
-    if offsets.ndim != 1 or not len(offsets) or offsets[0] or offsets[-1] != len(values) or (lengths < 0).any():
+    if offsets.ndim != 1 or not len(offsets) or offsets[0] or offsets[-1] != len(values):
         raise Unusual(item.offsets)
-    return values, offsets[:-1], lengths
+    if (offsets[1:] < offsets[:-1]).any():  # their differences may wrap
+        raise Unusual(item.offsets)
+    return values, offsets[:-1], np.diff(offsets)
 
 
 def _tokens(values: Any, separator: bytes) -> tuple[Any, Offsets, Offsets]:

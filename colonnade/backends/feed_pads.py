@@ -30,7 +30,9 @@ class PaddedInputs:
     def __init__(self, program: Program) -> None:
         self._pads = program.pads
         self.made = frozenset(p.name for p in self._pads)
-        self._counts = tuple((i.offsets, str(i.shape[0])) for i in program.inputs if i.offsets is not None)
+        ragged = [i for i in program.inputs if i.offsets is not None]
+        self._counts = tuple((i.offsets, str(i.shape[0])) for i in ragged)
+        self._values = {i.offsets: i.name for i in ragged if i.name not in self.made}
         self.sources = frozenset(name for p in self._pads for name in (p.of, p.offsets, p.places) if name is not None)
 
     def added(self, feed: Mapping[str, Any], sizes: dict[str, int]) -> Mapping[str, Any]:
@@ -46,6 +48,7 @@ class PaddedInputs:
         for pad in self._pads:
             key = (pad.offsets, str(pad.width))
             if key not in known:
+                self._check_end(pad.offsets, feed)
                 known[key] = _flat_places(pad, feed, sizes)
             places, size = known[key]
             found[pad.name] = _made(pad, feed, places, size)
@@ -54,6 +57,12 @@ class PaddedInputs:
             if offsets in padded and sizes.setdefault(symbol, padded[offsets]) != padded[offsets]:
                 raise Unusual(offsets)
         return found
+
+    def _check_end(self, offsets: str, feed: Mapping[str, Any]) -> None:
+        """Before what they say is made: two numbers could ask for any memory."""
+        values, ends = self._values.get(offsets), _vector(feed[offsets], offsets)
+        if values is not None and len(ends) and ends[-1] != len(feed[values]):
+            raise Unusual(offsets)
 
 
 def _made(pad: Pad, feed: Mapping[str, Any], places: Array, size: int) -> Any:
@@ -77,9 +86,9 @@ def _made(pad: Pad, feed: Mapping[str, Any], places: Array, size: int) -> Any:
 def _flat_places(pad: Pad, feed: Mapping[str, Any], sizes: dict[str, int]) -> tuple[Array, int]:
     """The place of each element among all, row by row, and how many there are."""
     offsets = _vector(feed[pad.offsets], pad.offsets)
-    lengths = np.diff(offsets)
-    if len(offsets) == 0 or offsets[0] != 0 or lengths.min(initial=0) < 0:
+    if len(offsets) == 0 or offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():  # their differences may wrap
         raise Unusual(pad.offsets)
+    lengths = np.diff(offsets)
     longest = int(lengths.max(initial=0))
     if sizes.setdefault(str(pad.rows), len(lengths)) != len(lengths):
         raise Unusual(pad.offsets)

@@ -106,11 +106,12 @@ def rows_of_splits(splits: Array, trimmed: bool) -> Rows:
     """
     if len(splits) == 0 or splits[0] != 0:
         raise FeedError("splits do not begin at 0", got=str(splits[:1].tolist()), want="[0]")
-    lengths = np.diff(splits)
-    if len(lengths) and lengths.min() < 0:
-        at = int(np.argmax(lengths < 0)) + 1
-        raise FeedError("splits fall", got=f"{splits[at]} at place {at}, behind {splits[at - 1]}", want="no less")
     offsets = splits.astype(np.int64)  # a copy: a caller who writes to it later moves no read out of bounds
+    falls = np.flatnonzero(offsets[1:] < offsets[:-1])  # their differences may wrap
+    if len(falls):
+        at = int(falls[0]) + 1
+        raise FeedError("splits fall", got=f"{offsets[at]} at place {at}, behind {offsets[at - 1]}", want="no less")
+    lengths = np.diff(offsets)
     if trimmed:
         filled = np.flatnonzero(lengths)
         offsets = offsets[: int(filled[-1]) + 2 if len(filled) else 1]

@@ -131,9 +131,9 @@ def _offset_faults(value: Ragged, num_values: int) -> Iterator[str]:
             yield f"are {offsets.dtype}{list(offsets.shape)}, want int64[B + 1]"
         elif int(offsets[0]) != 0:
             yield f"begin at {int(offsets[0])}, want 0"
-        elif bool((offsets.diff() < 0).any()):
-            row = int((offsets.diff() < 0).nonzero()[0])
-            yield f"give row {row} the length {int(offsets[row + 1] - offsets[row])}"
+        elif len(falls := (offsets[1:] < offsets[:-1]).nonzero()):  # their differences may wrap
+            row = int(falls[0])
+            yield f"give row {row} the length {int(offsets[row + 1]) - int(offsets[row])}"
         elif int(offsets[-1]) != cut:
             yield f"end at {int(offsets[-1])}, but there are {cut} {what}"
         else:

@@ -20,6 +20,8 @@ from colonnade.ir.text import consts_of, parse_program, print_program
 
 B, N, T = map(dims.symbol, "BNT")
 ENDS = np.array([0, 2, 2, 3])
+WRAPPED = [0, 2**62, 2**63 - 1, -(2**63), -(2**62), 0, 3]
+"""They fall, and no difference is below 0 in int64."""
 
 
 def program(dtype: str, fill: Any, places: str | None = None) -> Program:
@@ -98,7 +100,7 @@ def test_no_elements(ends: list[int]) -> None:
     assert padded.added(feed, {})["x.ends"].tolist() == [0] * (len(ends) - 1)
 
 
-@pytest.mark.parametrize("ends", [[1, 2, 3], [0, 2, 1, 3], [0, 2, 2], [0.0, 1.0, 3.0], [[0, 3]]])
+@pytest.mark.parametrize("ends", [[1, 2, 3], [0, 2, 1, 3], [0, 2, 2], [0, 2**40], [0.0, 1.0, 3.0], [[0, 3]], WRAPPED])
 def test_offsets_that_say_no_rows_are_left_to_who_names_them(ends: Any) -> None:
     with pytest.raises(Unusual):
         PaddedInputs(program("int64", 0)).added({"x": np.array([1, 2, 3]), "x.offsets": np.array(ends)}, {})

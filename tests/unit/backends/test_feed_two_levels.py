@@ -39,6 +39,8 @@ output y: float32[B, 8] = %y
 TABLE = np.random.default_rng(0).standard_normal((50, 8)).astype(np.float32)
 WANT = np.stack([TABLE[:3].sum(0), TABLE[3:5].sum(0)])
 X = np.arange(5)
+WRAPPED = np.array([0, 2**62, 2**63 - 1, -(2**63), -(2**62), 0, 3])
+"""They fall, and no difference is below 0 in int64: who adds up by them reads foreign memory."""
 KEYS = {"x": X, "x_1": np.array([0, 2, 3]), "x_2": np.array([0, 1, 3, 5])}
 
 
@@ -72,7 +74,10 @@ def test_rows_of_rows_are_read(text: str, feed: Any) -> None:
         (BOTH, {"x_2": None}, "x_2: missing"),
         (INNER, {"x_1": np.array([0, 2, 4])}, "says r0 = 3, others 4"),
         (INNER, {"x_1": np.array([0, 3, 2, 3])}, "x_1: splits fall"),
+        (INNER, {"x_1": WRAPPED}, "x_1: splits fall"),
+        (BOTH, {"x_1": WRAPPED}, "splits fall"),
         (INNER, {"x_1": None}, "x_1: missing"),
+        (INNER, {"x_1": None, "x_1.offsets": WRAPPED}, "x_1: splits fall"),
         (INNER, {"x_1": None, "x_1.offsets": np.array([0, 9, 3])}, "x_1: splits fall"),
     ],
 )

@@ -1,11 +1,11 @@
-"""Rows of an index matrix: how many a few numbers may say."""
+"""Rows of an index matrix, and of splits: how many a few numbers may say, and what is refused."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from colonnade.core.rows import MOST_ROWS, rows_of_indices
+from colonnade.core.rows import MOST_ROWS, rows_of_indices, rows_of_nested, rows_of_splits
 from colonnade.errors import FeedError
 
 NONE = np.zeros((0, 2), np.int64)
@@ -29,3 +29,13 @@ def test_rows_that_others_have_too() -> None:
     assert rows_of_indices(few, np.array([4, 1]), most=0).num_rows == 4
     with pytest.raises(FeedError, match="at most 4 rows"):
         rows_of_indices(few, np.array([5, 1]), most=0)
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_splits_fall_whatever_their_differences_wrap_to(bits: int) -> None:
+    most, half = 2 ** (bits - 1) - 1, 2 ** (bits - 2)
+    splits = np.array([0, half, most, -most - 1, -half, 0, 3], f"int{bits}")
+    assert (np.diff(splits) >= 0).all()
+    for read in (lambda: rows_of_splits(splits, False), lambda: rows_of_nested(splits, np.arange(4), False)):
+        with pytest.raises(FeedError, match=f"(?s)splits fall.*{-most - 1} at place 3, behind {most}"):
+            read()

@@ -32,6 +32,7 @@ FAULTS: list[tuple[FieldSpec, Any, str]] = [
     (TAGS, Ragged.of([1, 2], [0, 3]), "end at 3, but there are 2 values"),
     (TAGS, Ragged.of([1, 2], [1, 2]), "begin at 1"),
     (TAGS, Ragged.of([1, 2], [0, 2, 1, 2]), "give row 1 the length -1"),
+    (TAGS, Ragged.of([1, 2], [0, 2**62, 2**63 - 1, -(2**63), -(2**62), 0, 2]), f"give row 2 the length {1 - 2**64}"),
     (TAGS, Ragged.of([1, 2], [0, 1], [0, 2]), "2 levels"),
     (TAGS, Ragged(torch.tensor([1]), (torch.tensor([0, 1], dtype=torch.int32),)), "torch.int32"),
     (TAGS, Ragged.of([1.5], [0, 1]), "float32"),
