@@ -560,13 +560,23 @@ class Reader:
             return read
         if read.domain != first.domain or facts_of(ids).shape != facts_of(other).shape or _joins(read.expr):
             return Reject("a value is set apart of what is not proven to be the same elements of one field")
-        known, others = self._element_facts(first.expr), self._element_facts(read.expr)
+        known, others = self._known(first), self._known(read)
         if (known.dtype, others.dtype, known.lo) != ("int64", "int64", -1) or not _sum_fits(others, added):
             return Reject("a value is set apart of ids that may be negative, or whose sum may not fit int64")
         return Elements(Apply(OrElse(added), first.expr, read.expr), read.domain)
 
     def _element_facts(self, expr: Expr) -> ElementFacts:
         return element_facts(expr, self.dtypes())
+
+    def _known(self, read: Elements) -> ElementFacts:
+        """What is known of elements, of what is behind rows too where they are padded."""
+        known = self._element_facts(read.expr)
+        if not isinstance(read.domain, Padded) or known.dtype == "string":
+            return known
+        behind = self.padding(read.expr, read.domain)
+        if behind is None or known.lo is None or known.hi is None:
+            return replace(known, lo=None, hi=None)
+        return replace(known, lo=min(known.lo, int(behind[0])), hi=max(known.hi, int(behind[0])))
 
     def _wrapped(self, node: Node, read: Elements, outside: _Outside) -> Elements | Reject:
         """`select(x < 0, x + size, x)`: a negative id counts from the end."""
@@ -576,7 +586,7 @@ class Reader:
         most = BOUNDS.get(facts_of(x).dtype, (0, -1))[1]
         if not isinstance(size, int) or (outside.lo, outside.hi) != (0, MOST) or not 0 <= size <= most:
             return Reject("a select puts something else than a default or ids from the end in the place of ids")
-        known = self._element_facts(read.expr)
+        known = self._known(read)
         proven = known.lo is not None and known.lo >= 0
         return read if proven else Elements(Apply(WrapNegative(size), read.expr), read.domain)
 
@@ -728,7 +738,7 @@ class Reader:
         if isinstance(read, Reject):
             return read
         expr = read.expr if dtype == "int64" else Apply(Cast("int64"), read.expr)
-        lo, none = self._element_facts(expr).lo, Const(np.zeros(0, np.int64))
+        lo, none = self._known(Elements(expr, read.domain)).lo, Const(np.zeros(0, np.int64))
         signed = lo is None or lo < 0
         op = Vocabulary(none, none, 0, divisor, "floor_mod") if signed else Mod(divisor)
         made = Apply(op, expr)

@@ -105,10 +105,26 @@ def lower_and_squeezed(tf: Any, module: Any, x: Any) -> Any:
     return averaged(tf, module, ids, ids != 0)
 
 
+def remainders(tf: Any, module: Any, x: Any, masked: int) -> Any:
+    """Ids that are not negative but where rows are padded: TensorFlow's -1 % 7 is 6, that of uint64 is 1."""
+    ids = tf.strings.to_hash_bucket_fast(tf.strings.split(x), 8).to_tensor(-1) % 7
+    return averaged(tf, module, ids, ids != masked)
+
+
+def negative_is_masked(tf: Any, module: Any, x: Any) -> Any:
+    return remainders(tf, module, x, 6)
+
+
+def counted_from_the_end(tf: Any, module: Any, x: Any) -> Any:
+    ids = tf.strings.to_hash_bucket_fast(tf.strings.split(x), 8).to_tensor(-1)
+    ids = tf.where(ids < 0, ids + 8, ids)
+    return averaged(tf, module, ids, ids != 7)
+
+
 WORKING = {
     f.__name__: f
     for f in (by_space, by_comma, by_two_bytes, default_is_masked, looked_up_before, of_an_id_of_its_own, hashed)
-} | {f.__name__: f for f in (summed_by_words, lower_and_squeezed)}
+} | {f.__name__: f for f in (summed_by_words, lower_and_squeezed, negative_is_masked, counted_from_the_end)}
 TEXTS = [
     *("a b", "", " ", ",", ", ", "a, b,a,,zz", "  a\tb\n\vé\f\r# ", "a\x1cb\x85c", "é e\u0301", "b" * 300, "# # a"),
     *("a\u00a0b a", "\ta", "b ", "A b! a.", "a,b , é", " ".join("ab#z"[k % 4] for k in range(90))),
@@ -184,6 +200,10 @@ def outside_the_table(tf: Any, module: Any, x: Any) -> Any:
     return averaged(tf, module, ids, ids != 8)
 
 
+def negative_is_no_uint64(tf: Any, module: Any, x: Any) -> Any:
+    return remainders(tf, module, x, 1)
+
+
 def of_some_width(tf: Any, module: Any, x: Any) -> Any:
     ids = looked_up(module, tf.strings.split(x).to_tensor(shape=(None, 4)), mask_token="")
     return averaged(tf, module, ids, ids != 0)
@@ -193,6 +213,7 @@ REFUSED = {
     without_a_mask: "depends on the longest row",
     default_is_a_word: "depends on the longest row",
     default_is_unknown: "depends on the longest row",
+    negative_is_no_uint64: "depends on the longest row",
     outside_the_table: "depends on the longest row",
     of_some_width: "leave the shape open",
 }
