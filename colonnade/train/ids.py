@@ -95,15 +95,24 @@ def pack(names: Sequence[str], batch: Mapping[str, Ragged], with_lists: Abstract
 
 
 def _problems(ids: Ragged, levels: int) -> Iterator[str]:
+    if not isinstance(ids, Ragged):
+        yield f"{type(ids).__name__}, want Ragged"
+        return
     if ids.levels != levels:
         yield f"{ids.levels} levels of offsets" + ("" if levels == 1 else f", want {levels}")
-    for what, tensor in (("values", ids.values), *(("offsets", level) for level in ids.offsets)):
+    parts = [("values", ids.values, torch.int64), *(("offsets", level, torch.int64) for level in ids.offsets)]
+    if ids.weights is not None:
+        parts.append(("weights", ids.weights, torch.float32))
+    for what, tensor, dtype in parts:
         if not isinstance(tensor, torch.Tensor):
             yield f"{what} {type(tensor).__name__}"
-        elif tensor.dtype != torch.int64 or tensor.dim() != 1:
-            yield f"{what} {tensor.dtype} {list(tensor.shape)}"
-    if ids.weights is not None and (ids.weights.dtype != torch.float32 or len(ids.weights) != len(ids.values)):
-        yield f"weights {ids.weights.dtype} {list(ids.weights.shape)} for {len(ids.values)} values"
+        elif tensor.dtype != dtype or tensor.dim() != 1 or tensor.layout != torch.strided:
+            form = "" if tensor.layout == torch.strided else f" {tensor.layout}"
+            yield f"{what} {tensor.dtype} {list(tensor.shape)}{form}"
+        elif tensor.is_meta or (what == "offsets" and tensor.device.type != "cpu"):
+            yield f"{what} on {tensor.device}"
+        elif what == "weights" and tensor.shape != ids.values.shape:
+            yield f"weights {tensor.dtype} {list(tensor.shape)} for {len(ids.values)} values"
 
 
 def _misplaced(given: Mapping[str, Ragged]) -> Iterator[tuple[str, str]]:
@@ -123,7 +132,7 @@ def _falling(offsets: torch.Tensor, sizes: Sequence[int], what: str) -> Iterator
     if offsets.shape[1] == 0:
         yield from ((row, "no offsets, where even an empty batch has one") for row in range(len(offsets)))
         return
-    ends = torch.tensor(sizes)
+    ends = torch.tensor(sizes, dtype=torch.int64)
     falls = (offsets[:, 1:] < offsets[:, :-1]).any(1)
     for row in torch.nonzero((offsets[:, 0] != 0) | (offsets[:, -1] != ends) | falls).flatten().tolist():
         yield row, f"offsets {offsets[row].tolist()[:9]} for {sizes[row]} {what}"
@@ -134,13 +143,17 @@ def elements_of(ids: Ragged) -> torch.Tensor:
     return ids.offsets[0] if ids.levels == 1 else ids.offsets[1][ids.offsets[0]]
 
 
+def _factors(ids: Ragged) -> torch.Tensor:
+    return torch.ones(len(ids.values), dtype=torch.float32) if ids.weights is None else ids.weights
+
+
 def _packed(given: Sequence[Ragged]) -> PackedIds:
     weighted = tuple(ids.weights is not None for ids in given)
-    starts = torch.tensor([0, *(len(ids.values) for ids in given)]).cumsum(0)
+    starts = torch.tensor([0, *(len(ids.values) for ids in given)], dtype=torch.int64).cumsum(0)
     check_count(int(starts[-1]))
     weights = None
     if any(weighted):
-        parts = [torch.ones(len(ids.values)) if ids.weights is None else ids.weights for ids in given]
+        parts = [_factors(ids) for ids in given]
         weights = torch.cat(parts)
     offsets = torch.stack([elements_of(ids) for ids in given]) + starts[:-1, None]
     lists = {f: ids.offsets[1] + starts[f] for f, ids in enumerate(given) if ids.levels == 2}

@@ -383,6 +383,13 @@ def test_a_batch_without_rows_and_without_ids() -> None:
             {"f": Ragged.of(torch.tensor([1]), torch.tensor([0, 1]), weights=torch.ones(2))},
             r"weights torch.float32 \[2\]",
         ),
+        ({"f": torch.tensor([1])}, "'f': Tensor, want Ragged"),
+        ({"f": Ragged(torch.tensor([1]), (torch.tensor([0, 1]),), torch.ones(1, 2))}, r"float32 \[1, 2\]"),
+        ({"f": Ragged(torch.tensor([1]), (torch.tensor([0, 1]),), torch.tensor(1.0))}, r"weights torch.float32 \[\]"),
+        ({"f": Ragged(torch.tensor([1]), (torch.tensor([0, 1]),), np.ones(1))}, "weights ndarray"),  # type: ignore[arg-type]
+        ({"f": Ragged(torch.tensor([1]), (torch.tensor([0, 1]),), torch.ones(1).to_sparse())}, "torch.sparse_coo"),
+        ({"f": Ragged(torch.tensor([1], device="meta"), (torch.tensor([0, 1]),))}, "values on meta"),
+        ({"f": Ragged(torch.tensor([1]), (torch.tensor([0, 1], device="meta"),))}, "offsets on meta"),
     ],
 )
 def test_a_batch_that_cannot_be_read_is_refused(batch: dict[str, Ragged], said: str) -> None:
