@@ -63,11 +63,12 @@ def evaluate(column: Column, table: Value, fields: Mapping[str, Value], lengths:
     if column.pooling == "none":
         return _spread(found, table, tuple(next(iter(fields.values())).shape))
     if found.weights is not None:
+        rows = torch.tensor(num_rows, dtype=torch.int64)
         weighted = WeightedBag(column.pooling, column.default_row)  # type: ignore[arg-type]
-        made: Value = weighted.reference(table, found.ids, found.rows, torch.tensor(num_rows), found.weights)
+        made: Value = weighted.reference(table, found.ids, found.rows, rows, found.weights)
         return made
     bag = EmbeddingBag(column.pooling, column.default_row)  # type: ignore[arg-type]
-    pooled: Value = bag.reference(table, found.ids, found.rows, torch.tensor(num_rows))
+    pooled: Value = bag.reference(table, found.ids, found.rows, torch.tensor(num_rows, dtype=torch.int64))
     return pooled
 
 

@@ -107,7 +107,7 @@ def elements_of(
     if any(len(value) != num for value in fields.values()):
         raise ShapeError("the fields of a column have different numbers of elements", where=f"column {column.name!r}")
     if lengths is None:
-        lengths = torch.full((num_rows,), num // num_rows if num_rows else 0)
+        lengths = torch.full((num_rows,), num // num_rows if num_rows else 0, dtype=torch.int64)
     rows = torch.arange(num_rows).repeat_interleave(lengths)
     positions = torch.arange(num) - (lengths.cumsum(0) - lengths)[rows]
     keep = torch.ones(num, dtype=torch.bool)

@@ -28,5 +28,5 @@ class AtLeast(FilterOp):
         (x,) = args
         assert isinstance(x, torch.Tensor)
         if not -(2**63) <= self.bound < 2**63:
-            return torch.full(x.shape, self.bound < 0)
+            return torch.full(x.shape, self.bound < 0, dtype=torch.bool)
         return x.long() >= self.bound  # a bound outside int32 would wrap

@@ -51,7 +51,7 @@ class Combine(RaggedOp):
             values = np.concatenate([x.values for x in args])[order.numpy()]
         weights = None
         if any(x.weights is not None for x in args):
-            ones = [torch.ones(len(x.values)) if x.weights is None else x.weights for x in args]
+            ones = [torch.ones(len(x.values), dtype=torch.float32) if x.weights is None else x.weights for x in args]
             weights = torch.cat(ones)[order]
         counts = torch.stack([x.lengths for x in args]).sum(0)
         return Ragged(values, (offsets_of(counts),), weights)

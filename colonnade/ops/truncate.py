@@ -55,7 +55,7 @@ class Truncate(RaggedOp):
         lengths = outer.diff()
         kept = lengths.clamp(max=self.length)
         begins = outer[1:] - kept if self.side == "last" else outer[:-1]
-        sizes = torch.full((num_rows,), self.length) if self.padded else kept
+        sizes = torch.full((num_rows,), self.length, dtype=torch.int64) if self.padded else kept
         offsets = offsets_of(sizes)
         places = torch.arange(int(offsets[-1])) - offsets[:-1].repeat_interleave(sizes)
         from_B = begins.repeat_interleave(sizes)
@@ -69,7 +69,7 @@ def _elements(x: Ragged, offsets: torch.Tensor, at: torch.Tensor, fill: int | fl
     """The elements at some places, the fill at -1."""
     weights = None
     if x.weights is not None:
-        weights = torch.cat([x.weights, torch.zeros(1)])[at]
+        weights = torch.cat([x.weights, torch.zeros(1, dtype=x.weights.dtype)])[at]
     return Ragged(
         _with_fill(x.values, fill)[at if isinstance(x.values, torch.Tensor) else at.numpy()], (offsets,), weights
     )
@@ -77,7 +77,7 @@ def _elements(x: Ragged, offsets: torch.Tensor, at: torch.Tensor, fill: int | fl
 
 def _with_fill(values: Value, fill: int | float | bytes) -> Value:
     if isinstance(values, torch.Tensor):
-        return torch.cat([values, torch.tensor([fill]).to(values.dtype)])
+        return torch.cat([values, torch.tensor([fill], dtype=values.dtype)])
     last = np.empty(1, object)
     last[0] = fill
     return np.concatenate([values, last])

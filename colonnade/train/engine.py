@@ -270,7 +270,7 @@ class EmbeddingEngine(torch.nn.Module):
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> EmbeddingEngine:
         """What torch's modules do for `to`, `cuda` and `cpu`: tables that say no device of their own move."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        device = fn(torch.empty(0, device=self.device)).device
+        device = fn(torch.empty(0, dtype=torch.float32, device=self.device)).device
         if device.type not in ("cpu", "cuda"):
             raise OptionError("tables cannot lie there", got=str(device), want="cpu or cuda")
         if device != self.device:
@@ -309,7 +309,7 @@ class EmbeddingEngine(torch.nn.Module):
     # --- state ------------------------------------------------------------------------------------------------------
     @in_one_thread
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        destination[prefix + "steps"] = torch.tensor(self.steps)
+        destination[prefix + "steps"] = torch.tensor(self.steps, dtype=torch.int64)
         for group in self.groups:
             for name, tensor in saved_group(group):
                 destination[prefix + name] = tensor
@@ -333,7 +333,7 @@ class EmbeddingEngine(torch.nn.Module):
         unexpected_keys += unknown
         plans = [load_group(group, own) for group in self.groups]
         error_msgs += [problem for plan in plans for problem in plan.problems]
-        steps = own.get("steps", torch.tensor(0))
+        steps = own.get("steps", torch.tensor(0, dtype=torch.int64))
         if steps.dtype != torch.int64 or steps.dim() != 0 or int(steps) < 0:
             error_msgs.append(f"steps are {steps.dtype} {list(steps.shape)}, want torch.int64 [], not below 0")
         if error_msgs or unknown or any(name not in own for name in needed):

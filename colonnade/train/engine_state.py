@@ -31,7 +31,7 @@ def saved_group(group: Group, empty: bool = False) -> Iterator[tuple[str, torch.
     for number, config in enumerate(group.configs):
         tensors = {
             **group.saved(number, empty),
-            "updates": torch.tensor(int(group.updates[number])),
+            "updates": torch.tensor(int(group.updates[number]), dtype=torch.int64),
             "evicted": torch.from_numpy(group.evicted_ids(number)),
             SETTINGS: torch.tensor(list(config.optimizer.settings.encode()), dtype=torch.uint8),
         }

@@ -201,7 +201,8 @@ class FeatureEngine(torch.nn.Module):
         first = found.ids.storage_offset()
         starts = [x.values.storage_offset() - first if len(x.values) else 0 for x in given]
         device = found.ids.device
-        offsets = torch.stack([elements_of(x) for x in given]).add_(torch.tensor(starts, device=device)[:, None])
+        begins = torch.tensor(starts, dtype=torch.int64, device=device)
+        offsets = torch.stack([elements_of(x) for x in given]).add_(begins[:, None])
         weighted = tuple(x.weights is not None for x in given)
         weights = _weights(given, starts, len(found.ids)) if any(weighted) else None
         lists = {
@@ -260,7 +261,7 @@ class FeatureEngine(torch.nn.Module):
 
 
 def _weights(given: Sequence[Ragged], starts: Sequence[int], count: int) -> torch.Tensor:
-    made = torch.ones(count, device=given[0].values.device)
+    made = torch.ones(count, dtype=torch.float32, device=given[0].values.device)
     for x, start in zip(given, starts, strict=True):
         if x.weights is not None:
             made[start : start + len(x.weights)] = x.weights

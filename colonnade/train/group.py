@@ -182,7 +182,7 @@ class TableGroup:
         if self.frozen.any():
             rows = np.where(self.frozen[lookup.keys.tables], -1, rows)
         assert lookup.values.grad is not None
-        return Update(lookup.keys.tables, rows, lookup.keys.counts, lookup.values.grad.contiguous())
+        return Update(lookup.keys.tables, rows, lookup.keys.counts, lookup.values.grad.detach().contiguous())
 
     def _joined(self, parts: Sequence[Update]) -> Update:
         """Several lookups as one: the gradients of a row are added in their order."""
@@ -191,7 +191,7 @@ class TableGroup:
         one = np.zeros(1, np.int64)
         distinct = self._unique.run(self.store, one, one, np.array([len(rows)]), rows, inverse)
         numbers = torch.from_numpy(inverse)
-        grads = torch.zeros(len(distinct), self.store.layout.embedding_dim)
+        grads = torch.zeros(len(distinct), self.store.layout.embedding_dim, dtype=torch.float32)
         grads.index_add_(0, numbers, torch.cat([part.grads for part in parts]))
         counts = np.bincount(inverse, np.concatenate([part.counts for part in parts]), len(distinct))
         tables = np.empty(len(distinct), np.int64)

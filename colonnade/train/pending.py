@@ -69,7 +69,7 @@ class Pending(Generic[K, R]):
     def settle(self) -> None:
         """Forget the gradients that have come, and wait for those that may yet come."""
         self.zero()
-        nothing = torch.empty(0)
+        nothing = torch.empty(0, dtype=torch.float32)
         given = [(weakref.ref(x.values), _Late(self, replace(x, values=nothing))) for x in self._lookups]
         self._lookups = []
         for values_of, late in given:

@@ -55,6 +55,15 @@ def _stubs(tree: ast.AST) -> Iterator[int]:
             yield node.lineno
 
 
+def _default_dtypes(tree: ast.AST) -> Iterator[int]:
+    makers = {"empty", "zeros", "ones", "full", "tensor", "scalar_tensor", "rand", "randn", "eye", "linspace"}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in makers:
+            of_torch = isinstance(node.func.value, ast.Name) and node.func.value.id == "torch"
+            if of_torch and not any(keyword.arg == "dtype" for keyword in node.keywords):
+                yield node.lineno
+
+
 def _missing_docstring(tree: ast.AST) -> Iterator[int]:
     if isinstance(tree, ast.Module) and tree.body and ast.get_docstring(tree) is None:
         yield 1
@@ -71,6 +80,8 @@ def _missing_docstring(tree: ast.AST) -> Iterator[int]:
         ("try: f()\nexcept (ValueError, BaseException): pass", _broad_excepts),
         ("def f(): raise NotImplementedError", _stubs),
         ("def f(): raise NotImplementedError('later')", _stubs),
+        ("torch.empty(3)", _default_dtypes),
+        ("torch.zeros(3, device=device)", _default_dtypes),
         ("x = 1", _missing_docstring),
     ],
 )
@@ -84,6 +95,12 @@ def test_only_config_reads_the_environment() -> None:
 
 def test_no_except_is_broad() -> None:
     assert not _modules_with(_broad_excepts)
+
+
+def test_no_tensor_is_of_the_default_dtype() -> None:
+    """The process may have set another, and loops write by address."""
+    places = _modules_with(_default_dtypes)
+    assert not [place for place in places if not place.startswith("colonnade/testing/")]
 
 
 def test_nothing_is_a_stub() -> None:

@@ -190,7 +190,7 @@ class GpuColumns:
             buffers={name: self._put(buffer) for name, buffer in packed.buffers.items()},
             string_offsets=self._put(packed.string_offsets),
             string_data=self._put(_padded(packed.string_data)),
-            work=torch.full((work,), float("nan"), device=self._device),
+            work=torch.full((work,), float("nan"), dtype=torch.float32, device=self._device),
             arrivals=torch.zeros(arrivals, dtype=torch.int32, device=self._device),
             kept=tuple(ragged),
         )

@@ -114,7 +114,7 @@ class CudaQueue:
         Facts: the calling thread has run the work before, on this queue: kernels are loaded and workspaces made.
         """
         if self._anchor is None:
-            self._anchor = self._graph_of(lambda: torch.zeros(1, device=self.device))
+            self._anchor = self._graph_of(lambda: torch.zeros(1, dtype=torch.float32, device=self.device))
         return partial(self._replay, self._graph_of(work))
 
     def _replay(self, graph: torch.cuda.CUDAGraph) -> None:

@@ -123,13 +123,13 @@ class ReferenceColumns:
         pooled_BD = pool(vectors_ED, elements.rows, elements.weights, column.pooling, num_rows)
         if column.default_row is not None:
             is_empty_B = torch.bincount(elements.rows, minlength=num_rows) == 0
-            pooled_BD[is_empty_B] = self._rows(torch.tensor([column.default_row]), table)
+            pooled_BD[is_empty_B] = self._rows(torch.tensor([column.default_row], dtype=torch.int64), table)
         return pooled_BD, bad
 
     def _rows(self, ids_E: torch.Tensor, table: Table) -> torch.Tensor:
         """Rows of a table as float32: a copy, so that unaligned and read-only tables are fine."""
         if table.rows == 0:
-            return torch.zeros(len(ids_E), table.embedding_dim)
+            return torch.zeros(len(ids_E), table.embedding_dim, dtype=torch.float32)
         stored = self.weights.tables[table.name][ids_E.numpy()]
         return torch.from_numpy(quantize.decode(stored, table.dtype, table.embedding_dim))
 
@@ -140,7 +140,7 @@ def _spread(column: Column, elements: Elements, values_ED: torch.Tensor, width: 
         raise GraphError("an expanded column needs a pooling", where=f"column {column.name!r}", got=column.pooling)
     if elements.weights is not None:
         values_ED = values_ED * elements.weights[:, None]
-    out_BWD = torch.zeros(num_rows, width, values_ED.shape[1])
+    out_BWD = torch.zeros(num_rows, width, values_ED.shape[1], dtype=values_ED.dtype)
     out_BWD[elements.rows, elements.positions] = values_ED
     return out_BWD.reshape(num_rows, width * values_ED.shape[1])
 
@@ -156,8 +156,8 @@ def fields_of_batch(packed: Packed, layout: Layout) -> dict[str, Value]:
             assert texts is not None
             fields[name] = texts[part]
         else:
-            fields[name] = torch.tensor(packed.buffers[place.dtype][part])
+            fields[name] = torch.from_numpy(packed.buffers[place.dtype][part].copy())
     for name in layout.ragged:
         values = packed.ragged[name]
-        fields[name] = values.to_objects() if isinstance(values, Strings) else torch.tensor(values)
+        fields[name] = values.to_objects() if isinstance(values, Strings) else torch.from_numpy(values.copy())
     return fields

@@ -192,7 +192,7 @@ def _sparse_product(part: Part, value: Value, x: Value, matrix: torch.Tensor, bi
         len(copied),
         Place(dense, len(copied)),
         part.place(x),
-        part.constant(torch.tensor(ranges)),
+        part.constant(torch.tensor(ranges, dtype=torch.int64)),
         Place(lists, lists.width),
         inner=len(ranges),
     )
@@ -325,7 +325,7 @@ def _filled(number: float) -> Maker:
         (x,) = args
         _demand(isinstance(x, Value) and x.dtype == F32)
         part.accept([x])
-        place = part.constant(torch.tensor(number))
+        place = part.constant(torch.tensor(number, dtype=F32))
         value = Value(line.output, x.shape, F32)
         part.places[value.name] = Place(place.home, value.width, each=False, one=True)
         return value

@@ -87,7 +87,7 @@ class Conv2d(GraphOp):
             raise GraphError("conv2d: the window is larger than what it moves over", got=f"{windows} and {sizes}")
         if not min(steps):
             whole = [-(-n // s) if self.same else k for n, s, k in zip(sizes, self.strides, steps, strict=True)]
-            return torch.zeros(len(x), *whole, kernel.shape[3])
+            return torch.zeros(len(x), *whole, kernel.shape[3], dtype=x.dtype)
         spread = torch.nn.functional.pad(x.permute(FIRST), self._padding(sizes, windows))
         groups = x.shape[3] // kernel.shape[2]
         made = torch.conv2d(spread, kernel.permute(3, 2, 0, 1), None, self.strides, 0, self.dilations, groups)

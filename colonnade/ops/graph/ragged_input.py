@@ -96,7 +96,7 @@ class RaggedInput(GraphOp):
         if any(n != rows.num_elements for n in lengths):
             raise ShapeError("ragged_input: numbers differ", got=f"{lengths}", want=str(rows.num_elements))
         matrix = args[0] if self.by == "indices" else tensor(rows.indices())
-        return matrix, *values, torch.tensor([rows.num_rows, rows.width])
+        return matrix, *values, torch.tensor([rows.num_rows, rows.width], dtype=torch.int64)
 
     def _read(self, args: tuple[Value, ...], num: int) -> Rows:
         if self.by == "splits":

@@ -50,7 +50,7 @@ class Join:
             run.launch("join_offsets", (-(-num // BLOCK), len(given)), words, begins, offsets, num, BLOCK=BLOCK)
         weights = None
         if self._weighted.any():
-            weights = torch.ones(total, device=device)
+            weights = torch.ones(total, dtype=torch.float32, device=device)
             most = int(counts[self._numbers][self._weighted].max())
             own = words[len(given) :]
             run.launch("join_weights", (-(-most // BLOCK), len(own)), own, begins, weights, BLOCK=BLOCK)

@@ -180,7 +180,7 @@ class FusedTransform:
         given[:, join.WEIGHTS // 8] = np.where(self._is_weighted[numbers], words[:, t.WEIGHTS // 8], 0)
         offsets = torch.empty(len(numbers), rows + 1, dtype=torch.int64)
         weighted = self._is_weighted[numbers]
-        weights = torch.empty(len(found.ids)) if weighted.any() else None
+        weights = torch.empty(len(found.ids), dtype=torch.float32) if weighted.any() else None
         at = 0 if weights is None else weights.data_ptr()
         self._loops["join"](address_of(given), len(given), rows, offsets.data_ptr(), at)
         reader = _Reader(self, found.placed, found.arenas)

@@ -144,7 +144,7 @@ class Admissions:
         store.remove_those(torch.where(asked.wanted, asked.counted, -1))
         rows = torch.where(waits, asked.counted, -1)
         store.touch(keys, rows, step)
-        store.insert(keys, rows, step, waits, torch.empty(len(keys), 0, device=self.device))
+        store.insert(keys, rows, step, waits, torch.empty(len(keys), 0, dtype=torch.float32, device=self.device))
 
 
 class Counted:

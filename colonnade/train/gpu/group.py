@@ -58,7 +58,7 @@ class DeviceGroup:
         self.evicted: list[list[Any]] = [[] for _ in configs]
         self.pending: Pending[Keys, Rows] = Pending(self.store.name)
         means = [config.repeats == "mean" for config in configs]
-        self._means = torch.tensor(means, device=device) if any(means) else None
+        self._means = torch.tensor(means, dtype=torch.bool, device=device) if any(means) else None
 
     # --- backward ---------------------------------------------------------------------------------------------------
     def learned(self, scale: float) -> DeviceUpdate | None:
@@ -78,7 +78,7 @@ class DeviceGroup:
         if lookup.version != self.store.version:  # what had no row was the default, which learns nothing
             rows = torch.where(rows < 0, -1, self.store.find(lookup.keys))
         assert lookup.values.grad is not None
-        return DeviceUpdate(lookup.keys.tables, rows, lookup.keys.counts, lookup.values.grad.contiguous())
+        return DeviceUpdate(lookup.keys.tables, rows, lookup.keys.counts, lookup.values.grad.detach().contiguous())
 
     # --- eviction ---------------------------------------------------------------------------------------------------
     def evict(self, step: int) -> dict[str, int]:

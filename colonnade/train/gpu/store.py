@@ -307,7 +307,7 @@ class Store:
     def gather(self, keys: Keys, rows: Rows) -> torch.Tensor:
         """The values of rows, float32 `[U, D]`; the table's default where there is none."""
         dim = self.layout.embedding_dim
-        out = torch.empty(len(rows), dim, device=self.device)
+        out = torch.empty(len(rows), dim, dtype=torch.float32, device=self.device)
         given = (self._words, rows, keys.tables, out, len(rows), dim)
         values = block_of(dim)
         constants = {"FORM": self.form, "VALUES": values, "FULL": dim % values == 0 and dim > 1}  # 1 is no variable

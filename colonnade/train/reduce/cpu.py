@@ -60,7 +60,9 @@ class CpuPooling:
 
     def _empty(self, count: int) -> torch.Tensor:
         block = self._room.take(4 * count) if 4 * count >= LEAST_LENT else None
-        return torch.empty(count) if block is None else torch.from_numpy(block[: 4 * count].view(np.float32))
+        if block is None:
+            return torch.empty(count, dtype=torch.float32)
+        return torch.from_numpy(block[: 4 * count].view(np.float32))
 
     def pool(self, batch: Batch, rows: Sequence[torch.Tensor], flats: Sequence[torch.Tensor]) -> None:
         """Write the outputs."""
@@ -79,7 +81,7 @@ class CpuPooling:
         """Add the gradient of the outputs to those of rows and weights. given: of each flat (None: none)."""
         batch, rows = _plain(batch), [x.contiguous() for x in rows]
         features = self._described(batch, rows, flats)
-        known = [torch.zeros(0) if g is None else g.float().contiguous() for g in given]
+        known = [torch.zeros(0, dtype=torch.float32) if g is None else g.float().contiguous() for g in given]
         features[:, w.GRADS // 8] = _addresses(grads)[self._rows]
         features[:, w.GRAD_OUT // 8] = _addresses(known)[self._flats] + self._places(batch)
         at = 0 if of_weights is None else of_weights.data_ptr()
