@@ -89,6 +89,12 @@ def _pool_fake(
     return _empty_flats(read_layout(layout), offsets, sizes)
 
 
+def _as_stored(given: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    """Gradients whose memory holds their numbers: torch sees to that in lists, but not where some may be missing."""
+    held = (g if g is None else g.resolve_neg() for g in given)  # the imaginary part of a conjugate is such a view
+    return [torch.zeros_like(g) if g is not None and g._is_zerotensor() else g for g in held]
+
+
 def _spread_cpu(
     given: Sequence[torch.Tensor | None],
     rows: Tensors,
@@ -109,7 +115,8 @@ def _spread_cpu(
     flat = torch.zeros(starts_of(shapes)[-1], dtype=torch.float32)
     made = torch.zeros(inverse.shape, dtype=torch.float32) if of_weights else None
     grads = matrices_in(flat, shapes)
-    cpu_pooling(read_layout(layout)).spread((offsets, inverse, weights), rows, flats, given, grads, made)
+    batch, stored = (offsets, inverse, weights), _as_stored(given)
+    cpu_pooling(read_layout(layout)).spread(batch, rows, flats, stored, grads, made)
     return [flat] if made is None else [flat, made]
 
 
@@ -128,9 +135,9 @@ def _spread_cuda(
     from colonnade.train.gpu.spreading import gpu_spreading
 
     spreading = gpu_spreading(read_layout(layout))
-    batch = (offsets, inverse, weights)
-    flat = spreading.spread(batch, [x.shape for x in rows], flats, given, rows, sizes, deterministic)
-    return [flat, spreading.weigh(batch, rows, flats, given, sizes)] if of_weights else [flat]
+    batch, stored = (offsets, inverse, weights), _as_stored(given)
+    flat = spreading.spread(batch, [x.shape for x in rows], flats, stored, rows, sizes, deterministic)
+    return [flat, spreading.weigh(batch, rows, flats, stored, sizes)] if of_weights else [flat]
 
 
 def _spread_fake(

@@ -273,6 +273,55 @@ def test_gradients_that_are_views_and_of_half_precision_are_taken() -> None:
     assert all(torch.equal(a, b) for a, b in zip(*grads, strict=True))
 
 
+@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize("pooling", ["sum", "none"])
+def test_gradients_that_torch_would_compute_later_are_taken(pooling: str, count: int) -> None:
+    """Such as the imaginary part of a conjugate, which is stored with the other sign, and zeros that have no memory."""
+
+    def pooled(rows: torch.Tensor) -> torch.Tensor:
+        elements = Elements(torch.arange(count + 1)[None], torch.arange(count, dtype=torch.int32), (False,))
+        return SegmentPlan([Segment(0, 1, pooling, 0)], [1]).run(elements, None, [rows])[0]
+
+    def loss(out: torch.Tensor) -> torch.Tensor:
+        return (torch.complex(torch.ones(count, 1), out).conj() * torch.complex(*torch.ones(2, count, 1))).imag.sum()
+
+    ours, theirs = (torch.ones(count, 1, requires_grad=True) for _ in range(2))
+    loss(pooled(ours)).backward()
+    loss(theirs * 1).backward()
+    assert torch.equal(ours.grad, theirs.grad) and theirs.grad.tolist() == [[-1.0]] * count
+    for late, want in ((torch._neg_view(torch.ones(count, 1)), -1.0), (torch._efficientzerotensor(count, 1), 0.0)):
+        rows = torch.ones(count, 1, requires_grad=True)
+        pooled(rows).backward(late)
+        assert rows.grad.tolist() == [[want]] * count
+
+
+@pytest.fixture
+def wide() -> Iterator[None]:
+    """Another default dtype, as a process may have set."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.usefixtures("wide")
+def test_the_default_dtype_of_the_process_is_not_that_of_pooling() -> None:
+    case = drawn(10, 4, 6)
+    rows = [x.requires_grad_() for x in case.rows]
+    outputs = SegmentPlan(case.segments, case.widths).run(case.elements, case.weights, rows)
+    assert all(x.dtype == torch.float32 for x in outputs)
+    exact = [x.detach().double().requires_grad_() for x in case.rows]
+    total = torch.zeros(())
+    for f, (segment, part) in enumerate(zip(case.segments, parts_of(case, outputs), strict=True)):
+        by = case.weights if case.elements.weighted[f] else None
+        want = reference(segment, case.elements.offsets[f].numpy(), case.elements.inverse.numpy(), by, exact[f % 2])
+        torch.testing.assert_close(part.double(), want, rtol=1e-5, atol=1e-5)
+        total = total + want.sum()
+    total.backward()
+    sum(x.double().sum() for x in outputs).backward()
+    for ours, theirs in zip(rows, exact, strict=True):
+        torch.testing.assert_close(ours.grad.double(), theirs.grad, rtol=1e-4, atol=1e-5)
+
+
 def test_the_operators_are_what_torch_wants() -> None:
     case = drawn(7, 4, 6)
     plan = SegmentPlan(case.segments, case.widths)
