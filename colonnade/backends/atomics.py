@@ -10,7 +10,7 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from colonnade.backends.memory import I32, I64, POINTER, intrinsic
+from colonnade.backends.memory import I32, I64, intrinsic, pointer
 
 
 def _atomic(operation: str) -> Any:
@@ -19,7 +19,7 @@ def _atomic(operation: str) -> Any:
         """The old value at the address (a multiple of 8), replaced by the new one."""
 
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return builder.atomic_rmw(operation, builder.inttoptr(args[0], POINTER), args[1], "seq_cst")
+            return builder.atomic_rmw(operation, pointer(builder, args[0]), args[1], "seq_cst")
 
         return types.int64(types.int64, types.int64), generate
 
@@ -35,7 +35,7 @@ def _atomic_replace(typing: Any, address: Any, old: Any, new: Any) -> Any:
     """Whether the value at the address was `old` and became `new`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        result = builder.cmpxchg(builder.inttoptr(args[0], POINTER), args[1], args[2], "seq_cst", "seq_cst")
+        result = builder.cmpxchg(pointer(builder, args[0]), args[1], args[2], "seq_cst", "seq_cst")
         return builder.extract_value(result, 1)
 
     return types.boolean(types.int64, types.int64, types.int64), generate
@@ -49,7 +49,7 @@ def _atomic_load(typing: Any, address: Any) -> Any:
     """The value at the address (a multiple of 8)."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.load_atomic(builder.inttoptr(args[0], POINTER), "seq_cst", 8, typ=I64)
+        return builder.load_atomic(pointer(builder, args[0]), "seq_cst", 8, typ=I64)
 
     return types.int64(types.int64), generate
 

@@ -25,6 +25,7 @@ from colonnade.backends.memory import (
     I128,
     POINTER,
     intrinsic,
+    pointer,
 )
 
 BYTES = 16
@@ -72,7 +73,7 @@ def _load_as_f32(stored: ir.Type, convert: Callable[..., Any], count: int) -> An
     def load(typing: Any, address: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             kind = stored if count == 1 else ir.VectorType(stored, count)
-            bits = builder.load(builder.inttoptr(args[0], POINTER), typ=kind, align=1)
+            bits = builder.load(pointer(builder, args[0]), typ=kind, align=1)
             return convert(context, builder, bits, words, floats)
 
         return numba_type(types.int64), generate
@@ -91,7 +92,7 @@ def stream_lanes(typing: Any, address: Any, value: Any) -> Any:
     """Store past the caches. Facts: the address is a multiple of 32."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        done = builder.store(args[1], builder.inttoptr(args[0], POINTER), align=4 * LANES)
+        done = builder.store(args[1], pointer(builder, args[0]), align=4 * LANES)
         done.set_metadata("nontemporal", builder.module.add_metadata([ir.Constant(I32, 1)]))
         return context.get_dummy_value()
 
@@ -108,7 +109,7 @@ def _count_at_most(element: ir.Type, numba_type: types.Type) -> Any:
             total = ir.Constant(I64, 0)
             for half in (0, 1):
                 at = builder.add(args[0], ir.Constant(I64, half * LANES * (4 if element is F32 else 8)))
-                bounds = builder.load(builder.inttoptr(at, POINTER), typ=vector, align=32)
+                bounds = builder.load(pointer(builder, at), typ=vector, align=32)
                 hits = builder.bitcast(builder.fcmp_ordered("<=", bounds, splat(builder, args[1], vector)), I8)
                 # Two counts are cheaper than one of joined masks where a register holds eight lanes.
                 total = builder.add(total, builder.zext(builder.ctpop(builder.zext(hits, I32)), I64))
@@ -127,7 +128,7 @@ count_at_most_f64: Callable[[int, np.float64], int] = _count_at_most(F64, types.
 def _equal_bytes_at(typing: Any, address: Any, byte: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         vector = ir.VectorType(I8, BYTES)
-        text = builder.load(builder.inttoptr(args[0], POINTER), typ=vector, align=1)
+        text = builder.load(pointer(builder, args[0]), typ=vector, align=1)
         hits = builder.icmp_unsigned("==", text, splat(builder, args[1], vector))
         return builder.zext(builder.bitcast(hits, I16), I64)
 
@@ -176,9 +177,7 @@ def _hint(locality: int) -> Callable[[int], None]:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
             kind = ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
             function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")
-            builder.call(
-                function, [builder.inttoptr(args[0], POINTER), *(ir.Constant(I32, k) for k in (0, locality, 1))]
-            )
+            builder.call(function, [pointer(builder, args[0]), *(ir.Constant(I32, k) for k in (0, locality, 1))])
             return context.get_dummy_value()
 
         return types.void(types.int64), generate

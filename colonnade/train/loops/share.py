@@ -13,7 +13,7 @@ from numba import types
 
 from colonnade.backends import jobs
 from colonnade.backends.atomics import atomic_add, callee
-from colonnade.backends.memory import I64, POINTER, intrinsic, kernel, load_i64
+from colonnade.backends.memory import I64, intrinsic, kernel, load_i64, pointer
 from colonnade.train.loops.entry import add_entry
 
 COUNT = -1
@@ -41,7 +41,7 @@ def _calling(operands: int) -> Any:
             for k in range(operands):
                 at = ir.Constant(I64, 8 * k)
                 value, stride = (
-                    builder.load(builder.inttoptr(builder.add(start, at), POINTER), typ=I64, align=8)
+                    builder.load(pointer(builder, builder.add(start, at)), typ=I64, align=8)
                     for start in (values, strides)
                 )
                 counts = builder.icmp_signed("==", stride, ir.Constant(I64, COUNT))
