@@ -13,6 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import torch
 
+from colonnade.core.stored import stored
 from colonnade.core.strings import Strings
 from colonnade.errors import ColonnadeError
 
@@ -73,7 +74,7 @@ def _from_torch(tensor: torch.Tensor) -> Array:
     if tensor.layout != torch.strided:
         raise Unfit(f"is {tensor.layout}, want a dense tensor")
     try:
-        return np.asarray(tensor.detach().resolve_conj().resolve_neg().numpy())
+        return np.asarray(stored(tensor.detach().resolve_conj()).numpy())
     except (TypeError, RuntimeError) as error:  # what numpy has not: bfloat16, float8, quantized numbers
         raise Unfit(f"is {str(tensor.dtype).removeprefix('torch.')}") from error
 

@@ -32,6 +32,17 @@ class Strings:
     def __len__(self) -> int:
         return len(self.offsets) - 1
 
+    @property
+    def is_sound(self) -> bool:
+        """Whether its facts hold and both arrays are contiguous: loops read by address what anybody may have made."""
+        for array, dtype in ((self.data, np.uint8), (self.offsets, np.int64)):
+            if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != 1:
+                return False
+            if not array.flags.c_contiguous:
+                return False
+        ends = self.offsets
+        return len(ends) > 0 and ends[0] >= 0 and ends[-1] <= len(self.data) and bool((ends[1:] >= ends[:-1]).all())
+
     @staticmethod
     def from_objects(values: Sequence[bytes | str] | npt.NDArray[Any]) -> Strings:
         """From a flat sequence or array of bytes and str (as UTF-8).

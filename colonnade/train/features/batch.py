@@ -13,6 +13,7 @@ import torch
 
 from colonnade.backends.feed_values import Unfit, as_array
 from colonnade.core.ragged import Ragged
+from colonnade.core.stored import stored
 from colonnade.core.strings import Strings
 from colonnade.errors import FeedError, listed
 from colonnade.frontends.feature import FieldSpec
@@ -66,6 +67,7 @@ def _field(value: Any, spec: FieldSpec) -> Ragged:
     if len(value.offsets) != levels:
         raise Unfit(f"has {len(value.offsets)} levels of offsets, want {levels}")
     values = _values(value.values, spec)
+    value = Ragged(values, tuple(stored(level) for level in value.offsets), stored(value.weights))
     _check_offsets(value, _length(values), spec)
     weights = value.weights
     if (weights is not None) != spec.weighted:
@@ -83,7 +85,7 @@ def _field(value: Any, spec: FieldSpec) -> Ragged:
 
 def _dense(value: Any, spec: FieldSpec) -> Ragged:
     if isinstance(value, Strings):
-        values: Any = value
+        values = _values(value, spec)
         shape: tuple[int, ...] = (len(value) // spec.width, spec.width) if len(value) % spec.width == 0 else ()
     else:
         if wants_gradient(value):
@@ -100,7 +102,7 @@ def _values(values: Any, spec: FieldSpec) -> Any:
     if isinstance(values, Strings):
         if spec.dtype != "string":
             raise Unfit(f"holds strings, want {spec.dtype}")
-        return values
+        return _strings(values)
     if wants_gradient(values):
         raise Unfit(f"has values that {LEARNS}")
     array = as_array(values, spec.dtype)
@@ -110,6 +112,12 @@ def _values(values: Any, spec: FieldSpec) -> Any:
         return Strings.from_objects(array)
     array = np.ascontiguousarray(array, READ_AS.get(spec.dtype, spec.dtype))
     return torch.from_numpy(array if array.flags.writeable else array.copy())
+
+
+def _strings(values: Strings) -> Strings:
+    if not values.is_sound:
+        raise Unfit("is Strings of other arrays than bytes and int64 offsets that rise within them, both contiguous")
+    return values
 
 
 def _check_offsets(value: Ragged, num_values: int, spec: FieldSpec) -> None:

@@ -20,6 +20,7 @@ from colonnade.backends.gpu.columns import TEXT_PADDING
 from colonnade.backends.gpu.transform import words as w
 from colonnade.backends.memory import address_of
 from colonnade.core.ragged import Ragged
+from colonnade.core.stored import is_stored
 from colonnade.core.strings import Strings
 from colonnade.errors import FeedError, listed
 from colonnade.frontends.feature import FieldSpec
@@ -276,5 +277,5 @@ def _check_values(values: Any, spec: FieldSpec, device: torch.device) -> None:
 
 
 def _check(x: torch.Tensor, dtype: torch.dtype, device: torch.device, what: str) -> None:
-    if x.dtype != dtype or x.ndim != 1 or not x.is_contiguous() or x.device != device:
+    if x.dtype != dtype or x.ndim != 1 or not x.is_contiguous() or x.device != device or not is_stored(x):
         raise _Unfit(f"has {what} {x.dtype}{list(x.shape)} on {x.device}, want contiguous {dtype}[N] on {device}")

@@ -20,8 +20,10 @@ from colonnade.backends.feed_values import Unusual
 from colonnade.backends.memory import address_of
 from colonnade.core.objects import gather_arrays, prepare
 from colonnade.core.ragged import Ragged
+from colonnade.core.stored import is_stored
 from colonnade.core.strings import Strings
 from colonnade.frontends.feature import FieldSpec
+from colonnade.frontends.feature_set import READ_AS
 from colonnade.train.features.batch import lies_here, read, wants_gradient
 
 Array = npt.NDArray[Any]
@@ -137,9 +139,10 @@ class Placer:
             return self._place(batch)
         except Unusual:
             fields, _ = read(batch, self.specs)
-            return self._place(fields)
+            return self._place(fields, was_read=True)
 
-    def _place(self, batch: Mapping[str, Any]) -> Placed:
+    def _place(self, batch: Mapping[str, Any], was_read: bool = False) -> Placed:
+        """Where everything lies. was_read: the batch is what `read` gives, of which narrow numbers are int64."""
         words = np.zeros((self.num_values, t.VALUE_BYTES // 8), np.int64)
         given: dict[int, Ragged] = {}
         alive: list[Any] = []
@@ -155,9 +158,11 @@ class Placer:
         for k, row in zip(others, table, strict=True):
             spec = self.specs[k]
             value = batch.get(spec.name)
+            if not was_read and not _can_be_placed(value):
+                raise Unusual
             if not isinstance(value, Ragged):
                 value = self._dense(value, spec)
-            self._words(value, spec, row, alive)
+            self._words(value, spec, row, alive, was_read)
             rows.add(value.rows)
             given[k] = value
         if others:
@@ -206,13 +211,13 @@ class Placer:
             value = texts
         return Ragged(value, (self._ends_of(rows, spec.width),))
 
-    def _words(self, value: Ragged, spec: FieldSpec, row: list[int], alive: list[Any]) -> None:
+    def _words(self, value: Ragged, spec: FieldSpec, row: list[int], alive: list[Any], was_read: bool) -> None:
         """Write the words of a field."""
         offsets, values, weights = value.offsets, value.values, value.weights
         if len(offsets) != (spec.ragged or 1) or (weights is not None) != spec.weighted:
             raise Unusual
         for ends in offsets:
-            if not lies_here(ends) or ends.dtype != torch.int64 or ends.dim() != 1:
+            if not _is_here(ends) or ends.dtype != torch.int64 or ends.dim() != 1:
                 raise Unusual
             if not ends.is_contiguous() or len(ends) == 0:
                 raise Unusual
@@ -223,23 +228,22 @@ class Placer:
         row[t.BAGS // 8] = len(offsets[-1]) - 1
         if len(offsets) == 2:
             row[t.OUTER // 8] = offsets[0].data_ptr()
-        row[t.COUNT // 8] = count = self._elements(values, spec, row)
+        row[t.COUNT // 8] = count = self._elements(values, spec, row, was_read)
         if weights is not None:
-            if not lies_here(weights) or weights.dtype != torch.float32 or weights.shape != (count,):
+            if not _is_here(weights) or weights.dtype != torch.float32 or weights.shape != (count,):
                 raise Unusual
             if not weights.is_contiguous() or wants_gradient(weights):
                 raise Unusual
             row[t.WEIGHTS // 8] = weights.data_ptr() or address_of(self._dummy)
         alive.append(value)
 
-    def _elements(self, values: Any, spec: FieldSpec, row: list[int]) -> int:
+    def _elements(self, values: Any, spec: FieldSpec, row: list[int], was_read: bool) -> int:
         """Write where the elements lie; gives their number."""
         if isinstance(values, torch.Tensor):
-            if values.dtype is not TORCH.get(spec.dtype) and not (
-                values.dtype is torch.int64 and spec.dtype in ("int32", "bool")
-            ):
+            dtype = TORCH.get(READ_AS.get(spec.dtype, spec.dtype) if was_read else spec.dtype)
+            if values.dtype is not dtype:
                 raise Unusual
-            if not lies_here(values) or not values.is_contiguous() or wants_gradient(values):
+            if not _is_here(values) or not values.is_contiguous() or wants_gradient(values):
                 raise Unusual
             row[t.DATA // 8] = values.data_ptr()
             row[t.LOAD // 8] = LOADS.get(values.dtype, t.LOAD_DIRECT)
@@ -258,6 +262,18 @@ class Placer:
             row[t.LOAD // 8] = NUMPY_LOADS.get(values.dtype, t.LOAD_DIRECT)
             return values.size
         raise Unusual
+
+
+def _can_be_placed(value: Any) -> bool:
+    """Whether a field as it was given is, but for its dtype, what is placed by its address."""
+    values = value.values if isinstance(value, Ragged) else value
+    if isinstance(values, Strings):
+        return values.is_sound
+    return not isinstance(value, Ragged) or getattr(values, "ndim", 0) == 1
+
+
+def _is_here(x: Any) -> bool:
+    return lies_here(x) and is_stored(x)
 
 
 def _runs(specs: Sequence[FieldSpec]) -> list[_Run]:

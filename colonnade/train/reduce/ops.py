@@ -14,6 +14,7 @@ import torch
 from torch.autograd import forward_ad
 
 from colonnade.core.fork import in_one_thread
+from colonnade.core.stored import stored
 from colonnade.errors import GradientError
 from colonnade.train.reduce.cpu import cpu_pooling
 from colonnade.train.segments import Layout, matrices_in, read_layout, starts_of
@@ -89,12 +90,6 @@ def _pool_fake(
     return _empty_flats(read_layout(layout), offsets, sizes)
 
 
-def _as_stored(given: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
-    """Gradients whose memory holds their numbers: torch sees to that in lists, but not where some may be missing."""
-    held = (g if g is None else g.resolve_neg() for g in given)  # the imaginary part of a conjugate is such a view
-    return [torch.zeros_like(g) if g is not None and g._is_zerotensor() else g for g in held]
-
-
 def _spread_cpu(
     given: Sequence[torch.Tensor | None],
     rows: Tensors,
@@ -115,8 +110,9 @@ def _spread_cpu(
     flat = torch.zeros(starts_of(shapes)[-1], dtype=torch.float32)
     made = torch.zeros(inverse.shape, dtype=torch.float32) if of_weights else None
     grads = matrices_in(flat, shapes)
-    batch, stored = (offsets, inverse, weights), _as_stored(given)
-    cpu_pooling(read_layout(layout)).spread(batch, rows, flats, stored, grads, made)
+    batch = offsets, inverse, weights
+    known = [stored(g) for g in given]  # torch sees to that in lists, but not where some may be missing
+    cpu_pooling(read_layout(layout)).spread(batch, rows, flats, known, grads, made)
     return [flat] if made is None else [flat, made]
 
 
@@ -135,9 +131,10 @@ def _spread_cuda(
     from colonnade.train.gpu.spreading import gpu_spreading
 
     spreading = gpu_spreading(read_layout(layout))
-    batch, stored = (offsets, inverse, weights), _as_stored(given)
-    flat = spreading.spread(batch, [x.shape for x in rows], flats, stored, rows, sizes, deterministic)
-    return [flat, spreading.weigh(batch, rows, flats, stored, sizes)] if of_weights else [flat]
+    batch = offsets, inverse, weights
+    known = [stored(g) for g in given]  # torch sees to that in lists, but not where some may be missing
+    flat = spreading.spread(batch, [x.shape for x in rows], flats, known, rows, sizes, deterministic)
+    return [flat, spreading.weigh(batch, rows, flats, known, sizes)] if of_weights else [flat]
 
 
 def _spread_fake(

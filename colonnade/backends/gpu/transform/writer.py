@@ -200,7 +200,8 @@ class Elements(Evaluator):
             return Text(start, self.code.let(f"{end} - {start}"), self.writer.pointer(field, w.TEXT, "tl.uint64"))
         loaded = self._read(field, w.DATA, STORED[dtype])
         if dtype in ("int32", "bool"):
-            loaded = self.code.let(f"{loaded}.to(tl.int64)")
+            truth = f"({loaded} != 0)" if dtype == "bool" else loaded  # bytes that were no bool may be seen as such
+            loaded = self.code.let(f"{truth}.to(tl.int64)")
         return Number(loaded, self.writer.plan.traits(field).elements)
 
     def _filled(self, node: Expr) -> Emitted:

@@ -22,6 +22,19 @@ TAGS = FieldSpec("x", "int64", ragged=1)
 HEAVY = FieldSpec("x", "int64", ragged=1, weighted=True)
 LISTS = FieldSpec("x", "int64", ragged=2)
 ONE = Ragged.of([1], [0, 1])
+TEXT = np.frombuffer(b"abc", np.uint8)
+UNSOUND = {
+    "past the end": Strings(TEXT, np.array([0, 1, 30])),
+    "before the start": Strings(TEXT, np.array([-1, 1, 2])),
+    "falling": Strings(TEXT, np.array([0, 2, 1])),
+    "int32": Strings(TEXT, np.array([0, 1, 2], np.int32)),
+    "big-endian": Strings(TEXT, np.array([0, 1, 2], ">i8")),
+    "strided": Strings(TEXT[::2], np.array([0, 1, 2])),
+    "strided offsets": Strings(TEXT, np.array([0, 9, 1, 9, 2])[::2]),
+    "no offsets": Strings(TEXT, np.zeros(0, np.int64)),
+    "a tensor": Strings(TEXT, torch.tensor([0, 1, 2])),  # type: ignore[arg-type]
+    "bytes": Strings(b"abc", np.array([0, 1, 2])),  # type: ignore[arg-type]
+}
 
 FAULTS: list[tuple[FieldSpec, Any, str]] = [
     (FieldSpec("x", "int64"), np.zeros(2, np.int32), "int32"),
@@ -50,6 +63,11 @@ FAULTS: list[tuple[FieldSpec, Any, str]] = [
     (HEAVY, dataclasses.replace(ONE, weights=torch.ones(1, requires_grad=True)), "weights that require a gradient"),
     (FieldSpec("x", "float32"), torch.ones(1, requires_grad=True), "values that require a gradient"),
     (FieldSpec("x", "int64", width=2, weighted=True), Ragged.of([1], [0, 1], weights=[1]), "has not 2 elements"),
+    (FieldSpec("x", "int32"), torch.tensor([2**40]), "int64, want int32"),
+    (FieldSpec("x", "bool"), torch.tensor([2]), "int64, want bool"),
+    (FieldSpec("x", "bool", ragged=1), Ragged.of([2], [0, 1]), "is int64, want bool"),
+    (TAGS, Ragged.of(torch.ones(1, 2, dtype=torch.int64), [0, 2]), "values of shape [1, 2]"),
+    (FieldSpec("x", "int64"), Strings.from_objects([b"a"]), "holds strings, want int64"),
 ]
 
 
@@ -62,6 +80,39 @@ def test_a_field_that_does_not_fit(spec: FieldSpec, value: Any, fault: str) -> N
     with pytest.raises(FeedError) as e:
         FusedTransform(FeatureSet([feature if spec.dtype != "float32" else feature.dense()], [spec]))({"x": value})
     assert fault in e.value.got
+
+
+@pytest.mark.parametrize("strings", UNSOUND.values(), ids=UNSOUND)
+def test_strings_are_read_where_they_are_sound(strings: Strings) -> None:
+    for spec, value in (
+        (FieldSpec("x", "string"), strings),
+        (FieldSpec("x", "string", ragged=1), Ragged(strings, (torch.tensor([0, 2]),))),
+    ):
+        with pytest.raises(FeedError, match="is Strings of other arrays than"):
+            FusedTransform(FeatureSet([Feature("x").hash_bytes()], [spec]))({"x": value})
+
+
+def test_tensors_that_torch_negates_when_they_are_read() -> None:
+    """The imaginary part of a conjugate is one; zeros without memory are others."""
+    specs = [FieldSpec("x", "float32"), FieldSpec("y", "int64", ragged=1, weighted=True), FieldSpec("z", "float32")]
+    minus = torch.tensor([0, -1], dtype=torch.int64)
+    batch = {
+        "x": torch.tensor([1 + 2j]).conj().imag,
+        "y": Ragged(torch._neg_view(torch.tensor([7])), (torch._neg_view(minus),), torch._neg_view(torch.ones(1))),
+        "z": torch._efficientzerotensor(1),
+    }
+    found = FusedTransform(FeatureSet([Feature("x").dense(), Feature("y"), Feature("z").dense()], specs))(batch)
+    assert found.dense["x"].tolist() == [[-2.0]] and found.dense["z"].tolist() == [[0.0]]
+    y = found.sparse["y"]
+    assert y.values.tolist() == [-7] and y.offsets[0].tolist() == [0, 1]
+    assert y.weights is not None and y.weights.tolist() == [-1.0]
+
+
+def test_bytes_that_are_seen_as_bools_are_true_unless_0() -> None:
+    given = np.array([0, 1, 2, 255], np.uint8).view(np.bool_)
+    transform = FusedTransform(FeatureSet([Feature("x")], [FieldSpec("x", "bool")]))
+    for value in (given, torch.from_numpy(given)):
+        assert transform({"x": value}).sparse["x"].values.tolist() == [0, 1, 1, 1]
 
 
 def test_offsets_and_weights_lie_as_torch_lays_them() -> None:

@@ -345,6 +345,23 @@ def test_offsets_of_any_kind_touch_nothing_else(whole_rows: GpuTransform, number
         whole_rows(given_).wait()
 
 
+def test_bytes_that_are_seen_as_bools_are_true_unless_0(interpret: bool) -> None:
+    transform = GpuTransform(FeatureSet([Feature("x")], [FieldSpec("x", "bool")]), interpret=interpret)
+    given = np.array([0, 1, 2, 255], np.uint8).view(np.bool_)
+    for value in (given, torch.from_numpy(given).to(transform.device)):
+        assert transform({"x": value}).wait().sparse["x"].values.tolist() == [0, 1, 1, 1]
+
+
+def test_tensors_that_torch_negates_are_refused_on_the_device(interpret: bool) -> None:
+    transform = GpuTransform(FeatureSet([Feature("x")], [FieldSpec("x", "int64")]), interpret=interpret)
+    given = torch._neg_view(torch.tensor([7]).to(transform.device))
+    if transform.device.type == "cpu":
+        assert transform({"x": given}).wait().sparse["x"].values.tolist() == [-7]
+    else:
+        with pytest.raises(FeedError, match="'x' has values"):
+            transform({"x": given})
+
+
 def test_operands_of_other_rows_are_refused(interpret: bool) -> None:
     beside = FeatureSet([Feature("i").filter(AtLeast(1), of="j")], FIELDS)
     with pytest.raises(ShapeError, match="every row"):
