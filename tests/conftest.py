@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Before anything imports TensorFlow: it logs its build options at import.
+# Before anything imports TensorFlow: it logs its build options at import, and chooses its kernels.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ["TF_ENABLE_ONEDNN_OPTS"] = "0"  # which on some CPUs answer otherwise, see colonnade/testing/deviations.py
 
 ROOT = Path(__file__).resolve().parent.parent
 SHARED_DATA = ROOT.parent / "shared" / "data"

@@ -106,6 +106,13 @@ DEVIATIONS = (
         "no answer is right, and this one is the same wherever the NaN stand",
     ),
     Deviation(
+        "kernels of oneDNN",
+        "takes them on CPUs with AVX-512 or AMX, unless TF_ENABLE_ONEDNN_OPTS=0: a relu behind a product makes 0 of "
+        "NaN, a softmax gives 0 beside NaN, a convolution of no rows has another shape",
+        "keeps NaN, as TensorFlow does on all other machines; it is compared with TensorFlow's own kernels",
+        "the same request has the same answer wherever it runs",
+    ),
+    Deviation(
         "payloads of NaN",
         "gives a NaN whose bits depend on the machine",
         "gives a NaN",

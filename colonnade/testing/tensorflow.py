@@ -24,11 +24,14 @@ def tensorflow() -> Any:
     """The module `tensorflow`.
 
     Facts: Triton is loaded before it, where there is one: each brings its own LLVM, and a process in which Triton comes
-    second is killed by a segmentation fault.
+    second is killed by a segmentation fault. Its kernels are its own, also on a CPU for which it would take oneDNN's,
+    which answer otherwise than those that it has everywhere (see `deviations.py`), unless the user set
+    TF_ENABLE_ONEDNN_OPTS.
     Errors: OptionError where it is not installed.
     """
     if importlib.util.find_spec("triton") is not None:
         importlib.import_module("triton")
+    default_to("TF_ENABLE_ONEDNN_OPTS", "0")
     try:
         return importlib.import_module("tensorflow")
     except ImportError as error:
