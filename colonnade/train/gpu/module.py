@@ -33,6 +33,8 @@ class Kernels:
         self._interpret = interpret
         self._compiled: dict[Any, tuple[Any, tuple[Any, ...]]] = {}
         """What was compiled for arguments of each form, and the constants that it is given behind them."""
+        self._fixed: dict[str, tuple[bool, ...]] = {}
+        """Of each kernel, which arguments it is compiled for by their values."""
 
     def launch(self, name: str, programs: int | tuple[int, ...], *given: Any, **constants: Any) -> None:
         """Run a kernel's programs, if there are any."""
@@ -44,7 +46,8 @@ class Kernels:
                 getattr(self._module, name)[grid](*given, **constants, **OPTIONS)
             return
         # Triton looks all of this up by itself, and takes three times as long as the launch.
-        form = name, torch.cuda.current_device(), tuple(constants.items()), tuple(map(_form, given))
+        fixed = self._fixed.get(name) or self._fixed_of(name)
+        form = name, torch.cuda.current_device(), tuple(constants.items()), tuple(map(_form, given, fixed))
         known = self._compiled.get(form)
         if known is None:
             function = getattr(self._module, name)
@@ -55,6 +58,10 @@ class Kernels:
         kernel, behind = known
         kernel[(*grid, 1, 1)](*given, *behind)
 
+    def _fixed_of(self, name: str) -> tuple[bool, ...]:
+        found = self._fixed[name] = tuple(not p.do_not_specialize for p in getattr(self._module, name).params)
+        return found
+
     def compiled(self, name: str, signature: dict[str, str], constants: dict[str, Any], capability: int) -> Any:
         """A kernel compiled for a compute capability, such as 90. Needs no GPU."""
         kernel = getattr(self._module, name)
@@ -63,19 +70,20 @@ class Kernels:
         return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=dict(OPTIONS))
 
 
-def _form(argument: Any) -> Any:
-    """What Triton compiles code for, of an argument: its type, and whether it is 1 or a multiple of 16.
+def _form(argument: Any, is_fixed: bool) -> Any:
+    """What Triton compiles code for, of an argument: its type and, where it `is_fixed`, whether it is 1 or a multiple
+    of 16. Other numbers differ from batch to batch: each mixture of their remainders would be a form of its own.
 
     Source: triton's `native_specialize_impl`.
     """
     if isinstance(argument, torch.Tensor):
-        return argument.dtype, argument.data_ptr() % 16 == 0
+        return argument.dtype, is_fixed and argument.data_ptr() % 16 == 0
     if type(argument) is not int:
         return type(argument)
-    if argument == 1:
-        return 1
-    is_short = -(1 << 31) <= argument < 1 << 31
-    return argument % 16 == 0, is_short, argument >= 1 << 63
+    width = 32 if -(1 << 31) <= argument < 1 << 31 else 64, argument >= 1 << 63
+    if not is_fixed:
+        return width
+    return 1 if argument == 1 else (*width, argument % 16 == 0)
 
 
 @cache

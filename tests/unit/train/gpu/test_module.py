@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 import torch
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import make_backend
+from triton.runtime.jit import native_specialize_impl
 
-from colonnade.train.gpu.module import OPTIONS, Kernels
+from colonnade.train.gpu.module import OPTIONS, Kernels, _form
 
 
 class Compiled:
@@ -22,11 +25,15 @@ class Compiled:
 
 
 class Function:
-    """A kernel `(x, n, SIZE, MORE=3)`, compiled and launched at once the first time, as Triton does."""
+    """A kernel `(x, n, SIZE, MORE=3)`, compiled and launched at once the first time, as Triton does.
 
-    def __init__(self) -> None:
+    specialized: for the value of n.
+    """
+
+    def __init__(self, specialized: bool = True) -> None:
         names = (("x", None), ("n", None), ("SIZE", None), ("MORE", 3))
-        self.params = [SimpleNamespace(name=n, default=d) for n, d in names]
+        self.params = [SimpleNamespace(name=n, default=d, do_not_specialize=False) for n, d in names]
+        self.params[1].do_not_specialize = not specialized
         self.made: list[Any] = []
         self.launched: list[Any] = []
 
@@ -70,6 +77,32 @@ def test_what_triton_compiles_apart_is_told_apart(function: Function) -> None:
             run.launch("kernel", 1, given, n, SIZE=size)
     assert len(function.made) == len(function.launched) == len(forms)
     assert [made[1] for made in function.made] == [launched[2][:2] for launched in function.launched]
+
+
+@pytest.mark.usefixtures("function")
+def test_numbers_that_differ_from_batch_to_batch_are_of_one_form() -> None:
+    any_number = Function(specialized=False)
+    run, x = kernels_of(any_number), torch.zeros(64)
+    for n in (100, 96, 1, 0, -7, 2**31 - 1, 2**31, 2**40, -(2**40), 2**63, 2**63 + 16):
+        run.launch("kernel", 1, x, n, SIZE=8)
+    assert [made[1][1] for made in any_number.made] == [100, 2**31, 2**63]
+
+
+def test_kernels_say_which_numbers_these_are() -> None:
+    module = Kernels(["unique"], interpret=False)._module
+    kernels = {name: getattr(module, name) for name in ("own", "settle")}
+    left = {name: [p.name for p in kernel.params if p.do_not_specialize] for name, kernel in kernels.items()}
+    assert left == {"own": ["tiles", "num", "num_slots", "num_stamp", "num_bits"], "settle": ["tiles", "num"]}
+
+
+@pytest.mark.parametrize("is_fixed", [True, False])
+def test_forms_are_those_of_triton(is_fixed: bool) -> None:
+    backend, x = type(make_backend(GPUTarget("cuda", 90, 32))), torch.zeros(64)
+    ends = [n + at for n in (0, 16, 2**31, -(2**31), 2**32, 2**63) for at in (-16, -1, 0, 1, 8)]
+    given = [*ends, True, 1.0, None, x, x[1:], x[4:], x.int(), x.long()[1:]]
+    theirs = [native_specialize_impl(backend, n, False, is_fixed, True) for n in given]
+    ours = [_form(n, is_fixed) for n in given]
+    assert [[a == b for b in ours] for a in ours] == [[a == b for b in theirs] for a in theirs]
 
 
 def test_no_programs_are_no_launch(function: Function) -> None:
