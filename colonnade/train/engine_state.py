@@ -19,6 +19,7 @@ COUNTS = ("ids", "steps", "counts")
 """Of an admission that remembers ids."""
 SETTINGS = "settings"
 """May be left out: the state is then taken for that of whatever settings there are."""
+MOST_UPDATES = 2**31 - 1
 
 
 def saved_group(group: Group, empty: bool = False) -> Iterator[tuple[str, torch.Tensor]]:
@@ -119,6 +120,8 @@ def load_group(group: Group, state: Mapping[str, torch.Tensor]) -> Loading:
                 f"table {config.name!r}: state of {made_by}, want that of {settings}"
                 f" (without {start + SETTINGS!r}, it is taken for that)"
             )
+        if not 0 <= int(own["updates"]) <= MOST_UPDATES:
+            made.problems.append(f"table {config.name!r}: {int(own['updates'])} updates, want 0 to {MOST_UPDATES}")
         if len(own["ids"].unique()) != count:
             made.problems.append(f"table {config.name!r}: ids that repeat")
         if admitter is not None and admitter.remembers is not None:

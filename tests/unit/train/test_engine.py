@@ -212,6 +212,8 @@ def test_a_state_that_does_not_fit_changes_nothing() -> None:
     [
         ("t.ids", torch.tensor(5), r"ids are torch.int64 \[\], want torch.int64 \[1\]"),
         ("t.updates", torch.tensor([1, 2]), r"updates are torch.int64 \[2\]"),
+        ("t.updates", torch.tensor(-1), "-1 updates, want 0 to"),
+        ("t.updates", torch.tensor(2**62), "updates, want 0 to"),
         ("t.evicted", torch.tensor([1.5]), "evicted are torch.float32"),
         ("t.evicted", torch.tensor(1), r"evicted are torch.int64 \[\]"),
         ("t.settings", torch.tensor([1000]), "settings are torch.int64"),
