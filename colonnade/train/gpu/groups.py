@@ -27,7 +27,7 @@ from colonnade.train.step_numbers import StepNumbers
 LOOKING = 32
 """Lanes of a program: few, since the slowest search of a program holds up the others."""
 FILES = ("groups",)
-STORE_WORDS, PART_WORDS = 16, 4
+STORE_WORDS, KEYS_WORDS = 16, 4
 Kind = tuple[int, int, bool, int, bool, int]
 """What code of a store depends on: FORM, VALUES, FULL, FOURS, EACH_FOUR, STATES of `kernels/groups.py`."""
 
@@ -197,8 +197,8 @@ class DeviceGroups:
         ordered = torch.are_deterministic_algorithms_enabled()
         found = self._unique.run(self._members, offsets, values, inverse, ordered=ordered)
         count = len(self.groups)
-        memory = torch.empty((PART_WORDS + 2 + 4) * count, dtype=torch.int64, device=self.device)
-        parts, looking, making, told = memory.split((PART_WORDS * count, count, count, 4 * count))
+        memory = torch.empty((KEYS_WORDS + 2 + 4) * count, dtype=torch.int64, device=self.device)
+        parts, looking, making, told = memory.split((KEYS_WORDS * count, count, count, 4 * count))
         given = (self.stores, found.bases, found.counts, parts, looking, making, told, count)
         self._kernels.launch("arrange", 1, *given, LOOK=LOOKING, MAKE=MAKING, **self._lanes, num_warps=1)
         counting = [group.admissions.store for group in self.groups if group.admissions.store is not None]

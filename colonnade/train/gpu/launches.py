@@ -23,7 +23,6 @@ WIDEST = 128
 """Values of a row that a program holds; of a wider row there are several units."""
 NEAR = 64
 """Elements of a bag among which repeated ones are merged."""
-MERGED = 64
 REPEATS = 16
 """One sample in so many is of a row of several, where merging pays."""
 
@@ -54,7 +53,7 @@ class Tuning:
     copies: int = 64
     most_hot: int = 64
     top: int = 8
-    merged: int = MERGED
+    merged: int = 64
     wide: bool = True
 
 
@@ -141,8 +140,8 @@ def write_spread(branches: Sequence[Branch], tuning: Tuning, is_hot: bool, adds_
     hot = {"COPIES": tuning.copies if is_hot else 0, "MOST": tuning.most_hot}
     tiles = [
         f"spread_bags_of(program{_less(g)}, given{g}, offsets{g}, inverse, weights, grads{g}, hot{g}, found, units, "
-        f"queue, counters, count{g}, {_piece(x, tuning)}, first{g}, R={bags_of(x.block, tuning)}, "
-        f"SHORT={tuning.short}, WIDE=1, "
+        f"queue, counters, count{g}, {_piece(x, tuning)}, first{g}, "
+        f"R={bags_of(x.block, tuning)}, SHORT={tuning.short}, "
         f"{x.constants('FIRST', 'UNITS', 'DIM', 'BLOCK', 'ALIGN', 'WEIGHTED', 'DIVIDED', 'UNPOOLED', **hot)})"
         for g, x in enumerate(branches)
     ]

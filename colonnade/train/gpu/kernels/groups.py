@@ -17,7 +17,7 @@ from colonnade.train.gpu.kernels.rows import give, insert_rows, note
 from colonnade.train.gpu.kernels.slots import search
 
 STORE_WORDS = tl.constexpr(16)
-PART_WORDS = tl.constexpr(4)
+KEYS_WORDS = tl.constexpr(4)
 STORE_COUNTERS = tl.constexpr(7)
 STORE_DIM = tl.constexpr(10)
 STORE_TABLE = tl.constexpr(14)
@@ -50,7 +50,7 @@ def arrange(
     size = (count * tl.load(words + STORE_DIM, mask=live, other=0) + 3) // 4 * 4
     look = (count + (LOOK - 1)) // LOOK
     make = (count + (MAKE - 1)) // MAKE
-    part = parts + PART_WORDS * g
+    part = parts + KEYS_WORDS * g
     tl.store(part, tl.load(bases + g, mask=live, other=0), mask=live)
     tl.store(part + 1, count, mask=live)
     tl.store(part + 2, tl.associative_scan(count, 0, tl.standard._sum_combine) - count, mask=live)
@@ -70,7 +70,7 @@ def tile_of_group(stores, parts, tiles, num, BLOCK: tl.constexpr):
     program = tl.program_id(0)
     group = unit_of(tiles, num, program)
     lane = (program - tl.load(tiles + group)) * BLOCK + tl.arange(0, BLOCK)
-    return stores + STORE_WORDS * group, parts + PART_WORDS * group, lane
+    return stores + STORE_WORDS * group, parts + KEYS_WORDS * group, lane
 
 
 @jit
@@ -169,7 +169,7 @@ def account_all(stores, parts, order, num, GROUPS: tl.constexpr):
     """Kernel, one program: what `account` does, for every group."""
     g = tl.arange(0, GROUPS)
     live = g < num
-    part = parts + PART_WORDS * g
+    part = parts + KEYS_WORDS * g
     count = tl.load(part + 1, mask=live, other=0)
     first = tl.load(part + 2, mask=live, other=0)
     some = live & (count > 0)

@@ -140,7 +140,7 @@ def place_of(u, h, lane, copies_at, DIM: tl.constexpr, COPIES: tl.constexpr, MOS
 
 
 @jit
-def load_values(source, at, mask, WIDE: tl.constexpr):
+def values_from(source, at, mask, WIDE: tl.constexpr):
     """WIDE values that follow each other, from each place on."""
     x0 = tl.load(source + at, mask=mask, other=0.0)
     x1 = x0
@@ -191,7 +191,6 @@ def spread_bags_of(
     UNPOOLED: tl.constexpr,
     COPIES: tl.constexpr,
     MOST: tl.constexpr,
-    WIDE: tl.constexpr,
 ):
     """Add the gradients of a tile's bags of up to SHORT elements to those of their rows; the others are noted.
 
@@ -203,13 +202,13 @@ def spread_bags_of(
     weighted = tl.load(word + 5)
     source, stride = column_of(given, word, count, ALIGN)
     b, live, begin, n = bags_of(program // UNITS, offsets, word, count, R, UNPOOLED)
-    sums, d, is_column = values_of(grads, word, DIM, BLOCK, WIDE)
+    sums, d, is_column = values_of(grads, word, DIM, BLOCK, 1)
     length = tl.where(live & (n <= SHORT), n, 0).to(tl.int32)
     longest = greatest(length)
     is_read = (length > 0)[:, None]
     if BLOCK != DIM:
         is_read = is_read & is_column[None, :]
-    g0, g1, g2, g3 = load_values(source, b[:, None] * stride + d[None, :], is_read, WIDE)
+    g = tl.load(source + b[:, None] * stride + d[None, :], mask=is_read, other=0.0)
     if DIVIDED:
         weight = length.to(tl.float32)
         if WEIGHTED:
@@ -219,11 +218,7 @@ def spread_bags_of(
                 w = tl.load(weights + begin + e, mask=(e < length) & (weighted != 0), other=1.0)
                 weight += tl.where(e < length, tl.where(pooling == 2, w * w, w), 0.0)
                 e += 1
-        by = divided(1.0, divisor(weight, pooling))[:, None]
-        g0 = g0 * by
-        g1 = g1 * by
-        g2 = g2 * by
-        g3 = g3 * by
+        g = g * divided(1.0, divisor(weight, pooling))[:, None]
     h = tl.full([R], 0, tl.int32)
     has_hot = longest < 0
     if COPIES > 0:
@@ -234,20 +229,16 @@ def spread_bags_of(
         more = e < length
         if COPIES > 0:
             h = tl.load(hot + u, mask=more & has_hot, other=0)
-        x0, x1, x2, x3 = g0, g1, g2, g3
+        x = g
         if WEIGHTED:
-            w = tl.load(weights + begin + e, mask=more & (weighted != 0), other=1.0)[:, None]
-            x0 = g0 * w
-            x1 = g1 * w
-            x2 = g2 * w
-            x3 = g3 * w
+            x = g * tl.load(weights + begin + e, mask=more & (weighted != 0), other=1.0)[:, None]
         is_value = more[:, None]
         if BLOCK != DIM:
             is_value = is_value & is_column[None, :]
         to = sums + place_of(u, h, tl.arange(0, R), copies_at, DIM, COPIES, MOST)[:, None] + d[None, :]
         if e + 1 < longest:
             u = tl.load(inverse + begin + e + 1, mask=e + 1 < length, other=0)
-        add_values(to, x0, x1, x2, x3, is_value & (d >= 0)[None, :], WIDE)
+        tl.atomic_add(to, x, mask=is_value & (d >= 0)[None, :], sem="relaxed")
         e += 1
     if not UNPOOLED:
         note_long(queue, counters, unit, b, begin, n, live & (n > SHORT), piece, R)
@@ -314,7 +305,7 @@ def spread_piece_of(
     last = tl.minimum(e + piece, finish)
     at = e + tl.arange(0, E)
     u = tl.load(inverse + at, mask=at < last, other=0)
-    g0, g1, g2, g3 = load_values(source, b * stride + d, is_column, WIDE)
+    g0, g1, g2, g3 = values_from(source, b * stride + d, is_column, WIDE)
     by = 1.0
     if DIVIDED:
         of_bag = divisor_of(weights, begin, finish, finish - begin, tl.load(word + 4), weighted, WEIGHTED, 512)

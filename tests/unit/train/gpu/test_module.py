@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +14,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler.compiler import make_backend
 from triton.runtime.jit import native_specialize_impl
 
-from colonnade.train.gpu.module import OPTIONS, Kernels, _form
+from colonnade.backends.gpu.source import DEVICE, fragment
+from colonnade.train.gpu import kernels as kernel_files
+from colonnade.train.gpu.module import OPTIONS, PACKAGE, Kernels, _form
 
 
 class Compiled:
@@ -103,6 +108,16 @@ def test_forms_are_those_of_triton(is_fixed: bool) -> None:
     theirs = [native_specialize_impl(backend, n, False, is_fixed, True) for n in given]
     ours = [_form(n, is_fixed) for n in given]
     assert [[a == b for b in ours] for a in ours] == [[a == b for b in theirs] for a in theirs]
+
+
+def test_names_are_unique_over_all_files_of_kernels() -> None:
+    """Files are put together into one module, in which the last of a name would be what all see."""
+    own = [f"{PACKAGE}.{p.stem}" for p in Path(kernel_files.__file__).parent.glob("*.py") if p.stem != "__init__"]
+    shared = [p.stem for p in DEVICE.glob("*.py") if p.stem not in ("__init__", "jit")]
+    statements = [s for name in (*own, *shared) for s in ast.parse(fragment(name).text).body]
+    names = [s.name for s in statements if isinstance(s, ast.FunctionDef)]
+    names += [t.id for s in statements if isinstance(s, ast.Assign) for t in s.targets if isinstance(t, ast.Name)]
+    assert len(own) > 10 and [name for name, count in Counter(names).items() if count > 1] == []
 
 
 def test_no_programs_are_no_launch(function: Function) -> None:

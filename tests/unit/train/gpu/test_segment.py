@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -186,14 +186,19 @@ def test_a_feature_in_several_outputs(device: str) -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_hot_rows_are_added_in_copies(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("weighted", [True, False])
+@pytest.mark.parametrize("by", ["merged", "top", "copies"])
+def test_hot_rows_are_added_in_copies(device: str, weighted: bool, by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elements of one row are merged; or added up within a piece where their row is one of the first; or neither."""
     monkeypatch.setattr(spreading, "LEAST_HOT", 1)
     monkeypatch.setattr(spreading, "SAMPLE_BLOCK", 8)
-    for weighted, merged in ((True, 1), (False, 1), (False, 100)):
-        monkeypatch.setattr(launches, "MERGED", merged)
-        case = drawn(4, ("sum", "mean", "max", "none", "sum"), 3, 9, dims=(8, 4), weighted=weighted)
-        case.inverse[::2] = 1
-        check(case, device, TINY, deterministic=False)
+    tuning = {"merged": replace(TINY, merged=1), "top": TINY, "copies": replace(TINY, top=1, most_hot=8)}[by]
+    case = drawn(4, ("sum", "mean", "max", "none", "sum"), 3, 9, dims=(8, 4), weighted=weighted)
+    case.inverse[::2] = 1
+    case.inverse[1::4] = 0
+    text = write_spread([group.branch(0, 0) for group in groups_of(case.layout)], tuning, True, False)
+    assert ("REPEATS=1, TOP=0" in text, "TOP=1" in text) == (by == "merged", by == "copies")
+    check(case, device, tuning, deterministic=False)
 
 
 def test_values_are_added_four_at_once_where_each_thread_has_some() -> None:
@@ -201,7 +206,7 @@ def test_values_are_added_four_at_once_where_each_thread_has_some() -> None:
     branches = [groups_of(drawn(4, ("sum",), 3, 9, dims=(dim,)).layout)[0].branch(0, dim) for dim in (4, 8, 128, 416)]
     assert launches.write_spread(branches, Tuning(), True, True).count("WIDE=4") == 4
     assert launches.write_spread(branches, TINY, True, True).count("WIDE=4") == 2  # of rows that need 128 themselves
-    assert launches.write_spread(branches, Tuning(), True, False).count("WIDE=1") == 8
+    assert launches.write_spread(branches, Tuning(), True, False).count("WIDE=1") == 4
 
 
 def test_what_a_step_makes_begins_where_the_last_did() -> None:
