@@ -14,9 +14,11 @@ import torch
 
 from colonnade.backends.feed_values import Unusual, as_array
 from colonnade.backends.sizes import ShapeBinder
-from colonnade.core.expr import fields_of
+from colonnade.core.expr import Apply, Expr, fields_of
+from colonnade.errors import FeedError
 from colonnade.ir.made import evaluated
 from colonnade.ir.program import Input, Program
+from colonnade.ops.graph.split_rows import SplitRows
 from colonnade.ops.split import Split
 
 Offsets = npt.NDArray[np.int64]
@@ -37,7 +39,7 @@ class ElementInputs:
 
     def __init__(self, program: Program) -> None:
         made = [i for i in program.inputs if i.of is not None and i.by is None and not i.among]
-        self._texts = tuple((i.name, i.by) for i in program.inputs if i.by is not None)
+        self._texts = tuple((i, i.by) for i in program.inputs if i.by is not None)
         self._read = {n: ShapeBinder(program.input(n).shape) for _, by in self._texts for n in fields_of(by)}
         groups = dict.fromkeys((i.among, i.splits) for i in program.inputs if i.among)
         self._choices = tuple(ChoiceInputs(program, among, splits) for among, splits in groups)
@@ -62,7 +64,12 @@ class ElementInputs:
             return feed
         found = dict(feed)
         texts = {name: self._strings(name, feed[name], sizes) for name in self._read}
-        found.update((name, evaluated(by, texts)) for name, by in self._texts)
+        split: dict[Expr, Any] = {}
+        for item, by in self._texts:
+            if by not in split:
+                split[by] = evaluated(by, texts)
+                _tell_places(item, by, split[by].shape, sizes)
+            found[item.name] = split[by].reshape(-1) if len(item.shape) == 1 else split[by]
         for source in self._sources:
             value = feed[source.name]
             flat, shape = _flat(value, source.name)
@@ -85,6 +92,20 @@ class ElementInputs:
         if not self._read[name].bind(texts.shape, sizes):
             raise Unusual(name)
         return texts
+
+
+def _tell_places(item: Input, by: Expr, shape: tuple[int, ...], sizes: dict[str, int]) -> None:
+    """How many tokens the longest row has goes to `sizes`. Errors: FeedError where it is to be as long as another."""
+    op = by.op if isinstance(by, Apply) else None
+    if not isinstance(op, SplitRows) or op.width is not None:
+        return
+    if sizes.setdefault(op.symbol, shape[1]) != shape[1]:
+        raise FeedError(
+            "rows of tokens that are joined place by place differ in width",
+            where=f"input {item.of!r}",
+            got=f"the longest row has {shape[1]} tokens",
+            want=f"{sizes[op.symbol]}, as in others",
+        )
 
 
 class ChoiceInputs:

@@ -20,6 +20,7 @@ from colonnade.ir.element_facts import field_facts, inside
 from colonnade.ir.program import PLACE, Buffer, Input, Program, Ref, batch_dim, operands, refs_in
 from colonnade.ir.table import Table
 from colonnade.ops.graph._on_host import OnHost
+from colonnade.ops.graph.split_rows import SplitRows
 from colonnade.ops.op import ElementFacts, FilterOp, RaggedOp
 
 INTEGERS = ("int32", "int64")
@@ -166,12 +167,17 @@ def _agreements(program: Program) -> Iterator[tuple[str, str]]:
 
 
 def _made(item: Input, inputs: Mapping[str, Input], by: Expr) -> Iterator[tuple[str, str]]:
-    """Strings that the host makes of inputs of one shape."""
+    """Strings that the host makes of inputs of one shape, in that shape, in rows of tokens, or one after the other."""
+    split = by.op if isinstance(by, Apply) and isinstance(by.op, SplitRows) else None
     for name in fields_of(by):
         source = inputs.get(name)
         if source is None or source.of is not None or source.offsets is not None:
             yield f"input {item.name!r}", f"it is made of {name!r}, which is no dense input of a request"
-        elif (source.dtype, source.shape) != ("string", item.shape) or item.dtype != "string":
+            continue
+        made = source.shape
+        if split is not None:
+            made = (prod(source.shape), dims.symbol(split.symbol) if split.width is None else split.width)
+        if source.dtype != "string" or item.dtype != "string" or item.shape not in (made, (prod(made),)):
             got, want = f"{item.dtype}{_shape(item)}", f"{source.dtype}{_shape(source)}"
             yield f"input {item.name!r}", f"it is {got}, made of {name!r}, which is {want}"
     for expr in walk(by):

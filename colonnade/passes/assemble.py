@@ -445,8 +445,9 @@ class _Assembler:
             return
         for name, value in zip(op.fields, args_of(node)[1:], strict=False):
             known = facts_of(value)
-            if isinstance(value.target, OnHost):
-                by = strings_of(value, lambda node: self.values[node].name)
+            text = args_of(value)[0] if isinstance(value.target, Reshape) else value
+            if isinstance(text.target, OnHost):
+                by = strings_of(text, lambda node: self.values[node].name)
                 assert isinstance(by, Expr)
                 yield Input(name, known.dtype, known.shape or (), of=fields_of(by)[0], by=by)
             elif name not in self.inputs and not isinstance(value.target, PADDING):

@@ -85,7 +85,12 @@ class Editor:
         return self.add(Constant(consts.Const(value)))
 
     def record(self, node: Node, applied: bool, reason: str) -> None:
-        """Log one decision."""
+        """Log one decision; what a pass that runs again declines for the same reason, once."""
+        if not applied:
+            declined: set[tuple[str, str]] = node.meta.setdefault("declined", set())
+            if (self.pass_name, reason) in declined:
+                return
+            declined.add((self.pass_name, reason))
         op = op_of(node)
         self.log.events.append(Event(self.pass_name, source_of(node), op.name if op else "item", applied, reason))
 

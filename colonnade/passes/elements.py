@@ -324,8 +324,8 @@ class Reader:
         if name in self._taken:
             return Reject(f"an input has the name {name!r} of strings that are made of others")
         read = _field(name, node)
-        if isinstance(read, Reject) or not isinstance(read.domain, Dense):
-            return read if isinstance(read, Reject) else Reject("strings of open width are made of others")
+        if isinstance(read, Reject):
+            return read
         self.fields[name], self.made[name] = node, expr
         return read
 
@@ -405,7 +405,7 @@ class Reader:
         read, value = self.elements(values), whole(default)
         if isinstance(read, Reject) or value is None:
             return None
-        return _at(expr, read.expr, one_of(value, facts_of(values).dtype))
+        return at(expr, read.expr, one_of(value, facts_of(values).dtype))
 
     def kept_of(self, domain: Domain, masks: tuple[Expr, ...]) -> Kept | Reject:
         """The elements that masks keep; of padded rows, those without what is behind them."""
@@ -906,13 +906,13 @@ def one_of(value: int | bytes, dtype: str) -> Value:
     return torch.from_numpy(np.array([value], dtype))
 
 
-def _at(expr: Expr, leaf: Expr, value: Value) -> Value | None:
+def at(expr: Expr, leaf: Expr, value: Value) -> Value | None:
     """An expression of a leaf where that is one value; None where it reads anything else."""
     if expr == leaf:
         return value
     if not isinstance(expr, Apply) or not isinstance(expr.op, MapOp | FilterOp) or isinstance(expr.op, PositionOp):
         return None
-    args = [_at(arg, leaf, value) for arg in expr.args]
+    args = [at(arg, leaf, value) for arg in expr.args]
     known = [x for x in args if x is not None]
     return expr.op.reference(*known) if len(known) == len(args) else None
 

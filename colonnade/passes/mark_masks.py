@@ -33,12 +33,17 @@ class MarkMasks(Pass):
     """
 
     def run(self, editor: Editor) -> int:
-        """Every comparison that is left: those that columns filter by are gone."""
-        changed = 0
-        for node in list(editor.graph.nodes()):
+        """Every comparison that is left: those that columns filter by are gone.
+
+        The last ones first: what one is made of may be read by nothing else.
+        """
+        changed, alive = 0, set(editor.graph.nodes())
+        for node in reversed([n for n in editor.graph.nodes() if isinstance(n.target, Compare)]):
             op = op_of(node)
-            if isinstance(op, Compare) and node.users and _is_apart(node, editor):
+            if isinstance(op, Compare) and node in alive and _is_apart(node, editor):
                 changed += _marked(node, op, editor.at(node))
+                editor.graph.prune()
+                alive = set(editor.graph.nodes())
         return changed
 
 

@@ -27,6 +27,7 @@ from colonnade.passes.merge_weighted import MergeWeighted
 from colonnade.passes.name_widths import NameWidths
 from colonnade.passes.one_hots import OneHots
 from colonnade.passes.pad_examples import PadExamples
+from colonnade.passes.pad_tokens import PadTokens
 from colonnade.passes.pair_weights import PairWeights
 from colonnade.passes.pool_places import PoolPlaces
 from colonnade.passes.pool_segments import PoolSegments
@@ -75,6 +76,10 @@ COLUMNS: tuple[Pass, ...] = (
     FoldConstants(),  # beside fold-shapes, which does it to integers
     FoldShapes(),  # last of the cleaning: only shape operands that something still reads become constants
     ExtractColumns(),  # when nothing stands between lookups and inputs but column ops
+    PadTokens(),  # after extraction: tokens that a mask keeps are pooled then, and need no places
+    PoolPlaces(),  # again: rows of tokens may have a width now
+    FoldShapes(),  # again: requests tell the number of places now
+    ExtractColumns(),  # again, of what was padded
     CheckUnknown(),  # after extraction: it looks for columns that check what is asserted
     MarkMasks(),  # after both, which take comparisons away: what is left is read by the dense rest
     FlattenConcats(),  # after extraction: columns then write straight into the outermost concat

@@ -59,5 +59,6 @@ def shape_of(editor: Editor, shape: Shape, sources: Sequence[Node]) -> Node:
             if isinstance(d, sympy.Symbol):
                 places.setdefault(d, (k, axis))
     symbols = sorted({s for d in shape for s in dims.symbols_of(d)}, key=str)
-    op = ShapeConstruct(tuple(map(dims.text, shape)), tuple((str(s), *places[s]) for s in symbols))
-    return editor.add(op, *sources)
+    read = sorted({places[s][0] for s in symbols})
+    told = tuple((str(s), read.index(places[s][0]), places[s][1]) for s in symbols)
+    return editor.add(ShapeConstruct(tuple(map(dims.text, shape)), told), *(sources[k] for k in read))

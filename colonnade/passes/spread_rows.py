@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -24,21 +23,14 @@ from colonnade.ops.graph.real_div import RealDiv
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.row_ends import RowEnds
 from colonnade.ops.graph.row_marks import RowMarks
-from colonnade.ops.graph.segment_max import SegmentMax
-from colonnade.ops.graph.segment_sum import SegmentSum
 from colonnade.ops.graph.shape import Shape
-from colonnade.ops.graph.sparse_fill_empty_rows import SparseFillEmptyRows
-from colonnade.ops.graph.sparse_segment_reduce import SparseSegmentReduce
 from colonnade.ops.graph.sparse_to_dense import SparseToDense
-from colonnade.ops.graph.weighted_bag import WeightedBag
 from colonnade.ops.graph.where import Where
 from colonnade.passes.base import Editor, Pass, Reject
 from colonnade.passes.indices import column
+from colonnade.passes.moved import Moved, behind
 from colonnade.passes.row_views import Rows, rows_of, uses_of
 from colonnade.passes.splat import splat
-
-CLOSING = (EmbeddingBag, PadRows, SegmentMax, SegmentSum, SparseSegmentReduce, SparseToDense, WeightedBag)
-"""Ops behind which elements have no rows any more."""
 
 
 class SpreadRows(Pass):
@@ -143,7 +135,7 @@ class _Maker:
             return self._padded(values, Const(fill.value.array.reshape(())))
         kept, leaves = self._kept(node)
         edit = self.editor.at(node)
-        moved = _Moved(edit, leaves)(values)
+        moved = Moved(edit, leaves)(values)
         return edit.add(SparseToDense(), kept, edit.add(Shape("int64"), self._marks()), moved, default)
 
     def _vectors(self, node: Node, values: Node, default: Node) -> Node | Reject:
@@ -158,7 +150,7 @@ class _Maker:
             return Reject("vectors are no rows of a table of float32, one an element")
         kept, leaves = self._kept(node)
         edit = self.editor.at(node)
-        moved, zero = _Moved(edit, leaves)(ids), edit.constant(np.int32(0))
+        moved, zero = Moved(edit, leaves)(ids), edit.constant(np.int32(0))
         count = edit.add(Gather(), edit.add(Shape("int64"), self._marks()), zero, zero)
         bag = edit.add(EmbeddingBag("sum"), table, moved, column(edit, kept, 0), count)
         shape = edit.add(Concat(), self.rows.shape, edit.constant(np.array([sizes[1]])), zero)
@@ -189,7 +181,7 @@ class _Maker:
 
     def _move(self, kept: Node, leaves: dict[Node, Node]) -> None:
         """Let what reads the rows of places read the elements there, too."""
-        rows, moved = _behind([kept]), _Moved(self.editor, leaves)
+        rows, moved = behind([kept]), Moved(self.editor, leaves)
         for node in list(self.editor.graph.nodes()):
             if node not in rows or node is kept:
                 continue
@@ -197,46 +189,6 @@ class _Maker:
             for arg in dict.fromkeys(args_of(node)):
                 if arg not in rows and arg in moved.cone:
                     node.replace_input_with(arg, moved(arg))
-
-
-class _Moved:
-    """Makes what is made of values anew of others."""
-
-    def __init__(self, editor: Editor, leaves: dict[Node, Node]) -> None:
-        self._editor = editor
-        self._made = dict(leaves)
-        self.cone = _behind(leaves)
-
-    def __call__(self, node: Node) -> Node:
-        """The same of the others."""
-        if node not in self.cone:
-            return node
-        if node not in self._made:
-            base, output = item_of(node)
-            if base is node:
-                op = op_of(node)
-                assert op is not None
-                self._made[node] = self._editor.add(op, *map(self, args_of(node)))
-            else:
-                self._made[node] = self._editor.item(self(base), output)
-        return self._made[node]
-
-
-def _behind(sources: Iterable[Node]) -> set[Node]:
-    """What holds elements, or the rows of them, that come of these values."""
-    stack, found = list(sources), set[Node]()
-    while stack:
-        node = stack.pop()
-        if node in found:
-            continue
-        found.add(node)
-        if isinstance(node.target, CLOSING):
-            continue
-        for user in node.users:
-            base, output = item_of(user)
-            if base is user or not isinstance(base.target, SparseFillEmptyRows) or output < 2:
-                stack.append(user)
-    return found
 
 
 def _nothing(values: Node) -> Const:

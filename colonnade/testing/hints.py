@@ -16,6 +16,7 @@ from colonnade.ops.add_place import AddPlace
 from colonnade.ops.add_position import AddPosition
 from colonnade.ops.at_least import AtLeast
 from colonnade.ops.cast import Cast
+from colonnade.ops.graph.split_rows import SplitRows
 from colonnade.ops.not_equal import NotEqual
 from colonnade.ops.replace_outside import ReplaceOutside
 from colonnade.ops.vocabulary import Vocabulary
@@ -147,6 +148,9 @@ def _by_field(program: Program) -> dict[str, _Said]:
         if reached is not None:
             name, low, high = reached
             (made[name].usual if column.ids_proven else made[name].ids).append((low, high + 1))
+    for item in program.inputs:
+        if item.name in made and isinstance(item.by, Apply) and isinstance(item.by.op, SplitRows):
+            made[item.name].separator = item.by.op.separator
     return made
 
 

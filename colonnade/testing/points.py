@@ -48,7 +48,7 @@ def points_of(program: Program) -> tuple[Point, ...]:
     ]
     found += [Point(f"concat:{b.name}", "concat", b.name) for b in program.buffers]
     for line, kind in steps(program):
-        for name in refs_in(line.args):
+        for name in read_by(program, line):
             source = _source_of(program, name)
             found.append(Point(f"before:{name}", "before", name, _tensor(source), kind))
     found += [Point(f"output:{o.name}", "output", o.name) for o in program.outputs]
@@ -96,6 +96,21 @@ def steps(program: Program) -> Iterator[tuple[Instruction, str]]:
             yield line, kind
         else:
             stack.extend(refs_in(operands(line)))
+
+
+def read_by(program: Program, line: Instruction) -> tuple[str, ...]:
+    """The values that a step reads; what no node of the source is, such as NaN set apart, is looked through."""
+    lines = {each.output: each for each in program.dense}
+    found: dict[str, None] = {}
+    stack = list(refs_in(line.args))
+    while stack:
+        name = stack.pop(0)
+        inner = lines.get(name)
+        if inner is not None and inner.source == name:
+            stack += refs_in(operands(inner))
+        else:
+            found[name] = None
+    return tuple(found)
 
 
 def _step(line: Instruction) -> str:

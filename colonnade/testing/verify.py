@@ -21,7 +21,7 @@ from colonnade.testing.compare import (
     overflowing,
 )
 from colonnade.testing.deviations import excuse
-from colonnade.testing.points import Point, dense_inputs, margin, points_of, steps
+from colonnade.testing.points import Point, dense_inputs, margin, points_of, read_by, steps
 from colonnade.testing.requests import Request, corner_rows, fixed_rows, inputs_of, make_request, take
 from colonnade.testing.sides import CRASHES, Answer, Side
 
@@ -252,7 +252,7 @@ class _Check:
         self.steps: dict[str, tuple[Instruction, str]] = {}
         for line, kind in steps(self.program):
             for point in self.points:
-                if point.kind == "before" and any(getattr(a, "name", None) == point.name for a in line.args):
+                if point.kind == "before" and point.name in read_by(self.program, line):
                     self.steps[point.key] = (line, kind)
         self.dense_inputs = dense_inputs(self.program)
         self.buffers = {b.name for b in self.program.buffers}

@@ -36,6 +36,7 @@ OURS = {
     "keyed_decimal_bucket",
     "guard",
     "vocabulary",
+    "split_rows",
 }
 COMPARISONS = {"eq": "Equal", "ne": "NotEqual", "lt": "Less", "le": "LessEqual", "gt": "Greater", "ge": "GreaterEqual"}
 # Answers of transcendental functions and of sums in another order may differ in the last bits.

@@ -267,6 +267,19 @@ def test_the_probe_overwrites_nothing() -> None:
     assert [p.step for p in points_of(program) if p.kind == "before"] == ["round"]
 
 
+def test_what_no_node_of_the_source_is_is_looked_through() -> None:
+    """The largest of numbers and NaN is that of numbers and infinity: the source has the numbers."""
+    program = _round_program()
+    lines = (
+        program.dense[0],
+        Instruction("n", "aten.ne.Tensor", (Ref("s"), Ref("s")), source="n"),
+        Instruction("w", "aten.where.ScalarSelf", (Ref("n"), float("inf"), Ref("s")), source="w"),
+        Instruction("r", "aten.argmax.default", (Ref("w"), 1), source="Largest"),
+    )
+    found = [p for p in points_of(replace(program, dense=lines)) if p.kind == "before"]
+    assert [(p.name, p.step) for p in found] == [("s", "argmax")]
+
+
 # -- requests ----------------------------------------------------------------------------------------------------------
 
 

@@ -833,6 +833,15 @@ def string_split(w: World) -> Case:
     ]
 
 
+@maker("split_rows")
+def split_rows(w: World) -> Case:
+    r = w.random
+    op = op_of(
+        "split_rows", r.choice([b",", b"a"]), r.random() < 0.5, r.choice([b"", b"c"]), "k0", r.choice([None, 0, 2])
+    )
+    return op, [w.fed(numbers(r, shape(r), "string"))]
+
+
 @maker("sparse_cross")
 def sparse_cross(w: World) -> Case:
     r = w.random
