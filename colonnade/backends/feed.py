@@ -321,7 +321,7 @@ class FeedReader:
                     arrays[name] = self._value(item, feed[name])
                 except Unfit as error:
                     problems.append(f"{name}: {error}")
-        problems += [*self._misshapen(arrays), *self._ragged.problems(arrays)]
+        problems += [*self._misshapen(arrays, known or {}), *self._ragged.problems(arrays)]
         if problems:
             raise FeedError(
                 f"the request does not fit the signature in {len(problems)} places",
@@ -340,7 +340,8 @@ class FeedReader:
             return array.reshape(*array.shape, *[1] * len(missing))  # Arrow has no matrices of one column
         return array
 
-    def _misshapen(self, arrays: Mapping[str, Array]) -> list[str]:
+    def _misshapen(self, arrays: Mapping[str, Array], said: Mapping[str, int]) -> list[str]:
+        """said: dims that the request says elsewhere."""
         fits: dict[str, Array] = {}
         problems = []
         for name, array in arrays.items():
@@ -349,7 +350,7 @@ class FeedReader:
                 problems.append(f"{name}: has the shape {list(array.shape)}, want {_shape(self.inputs[name])}")
             else:
                 fits[name] = array
-        usual = self._usual_sizes(fits)
+        usual = {**self._usual_sizes(fits), **said}
         for name, array in fits.items():
             binder = self._binders[name]
             for i, symbol in binder.symbols:

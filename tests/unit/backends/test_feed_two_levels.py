@@ -86,3 +86,24 @@ def test_what_does_not_fit_is_said(text: str, changed: Mapping[str, Any], reason
     with pytest.raises(FeedError) as caught:
         executable(text)(feed)
     assert reason in f"{caught.value} {caught.value.got}"
+
+
+UNIFORM = """colonnade program 1
+input x: int64[r0, 2]
+input x_1.offsets: int64[{B + 1}]
+rows x_1.offsets: int64[B, u0] of splits x_1[b0] over [r0]
+table t: float32[50, 8]
+buffer c: float32[r0, 8]
+column x = %x -> table t pool sum -> c[0:8]
+%y = colonnade.sum_rows(%c, %x_1.offsets)
+output y: float32[B, 8] = %y
+"""
+
+
+def test_rows_of_as_many_values_are_as_many_as_splits_say() -> None:
+    run, x = executable(UNIFORM), np.arange(6).reshape(3, 2)
+    want = np.stack([TABLE[:4].sum(0), TABLE[4:6].sum(0)])
+    np.testing.assert_allclose(run({"x": x, "x_1": np.array([0, 2, 3])})["y"], want, rtol=1e-6, atol=1e-6)
+    for end in (2, 4):
+        with pytest.raises(FeedError, match=f"x: has 3 rows, want r0 = {end}"):
+            run({"x": x, "x_1": np.array([0, 2, end])})
