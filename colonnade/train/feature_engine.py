@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import torch
 
+from colonnade.core.eager import uncompiled
 from colonnade.core.fork import in_one_thread
 from colonnade.core.quantize import encode
 from colonnade.core.ragged import Ragged
@@ -160,6 +161,7 @@ class FeatureEngine(torch.nn.Module):
         )
 
     # --- forward ----------------------------------------------------------------------------------------------------
+    @uncompiled
     @in_one_thread
     def forward(self, batch: Mapping[str, Any] | Transformed | DeviceBatch) -> dict[str, Any]:
         """The outputs by name: `[B, W]`; of a sequence `[B, L, D]` or `RaggedRows`; of a tile `[B, L D]`.
@@ -171,6 +173,7 @@ class FeatureEngine(torch.nn.Module):
         rows = self.embedding.lookup(packed)
         return {name: self._output(name, names, rows, found) for name, names in self.outputs.items()}
 
+    @uncompiled
     @in_one_thread
     def packed(self, batch: Mapping[str, Any] | Transformed | DeviceBatch) -> tuple[PackedIds, Transformed]:
         """The ids that are looked up, and what else the outputs hold. Errors: FeedError; as of `device_transform`."""
@@ -244,6 +247,7 @@ class FeatureEngine(torch.nn.Module):
         return self.embedding.step(scale)
 
     # --- serving ----------------------------------------------------------------------------------------------------
+    @uncompiled
     @in_one_thread
     def served(self, rows: Mapping[str, int]) -> tuple[Program, Weights]:
         """A program of the features, one output each, and the tables' rows 0 to below `rows[table]` as they are now.

@@ -19,6 +19,7 @@ from colonnade.backends.cpu.cache import ENGINE
 from colonnade.backends.cpu.transform_code import TRANSFORM
 from colonnade.backends.cpu.transform_plan import Plan, Wanted, make_plan
 from colonnade.backends.memory import address_of
+from colonnade.core.eager import uncompiled
 from colonnade.core.expr import Apply
 from colonnade.core.fork import in_one_thread
 from colonnade.core.ragged import Ragged
@@ -83,11 +84,13 @@ class FusedTransform:
         self._rooms: list[_Room] = []
         self._placer = Placer(self._specs, self.plan.num_values)
 
+    @uncompiled
     @in_one_thread
     def __call__(self, batch: Mapping[str, Any]) -> Transformed:
         """All features of a batch. Errors: FeedError that lists every field that does not fit; ShapeError."""
         return self._run_with(batch, lambda found: self._result(found, range(len(self._arenas))))
 
+    @uncompiled
     @in_one_thread
     def packed(self, batch: Mapping[str, Any], looked_up: LookedUp) -> tuple[PackedIds, Transformed]:
         """The ids of embedded features as they are looked up, and what else is wanted of the batch.

@@ -32,6 +32,7 @@ from colonnade.backends.gpu.transform.plan import (
     make_plan,
 )
 from colonnade.config import settings
+from colonnade.core.eager import uncompiled
 from colonnade.core.expr import Apply, Expr
 from colonnade.core.ragged import Ragged
 from colonnade.core.strings import Strings
@@ -117,6 +118,7 @@ class GpuTransform:
         return Output(feature.name, feature.expr, kind, own)
 
     # --- the batch --------------------------------------------------------------------------------------------------
+    @uncompiled
     def put(self, batch: Mapping[str, Any]) -> DeviceBatch:
         """A batch of arrays on the host, brought to the device in one copy.
 
@@ -165,6 +167,7 @@ class GpuTransform:
         return DeviceBatch(batch, held, arranged, self._last[1])
 
     # --- the call ---------------------------------------------------------------------------------------------------
+    @uncompiled
     def __call__(self, batch: Mapping[str, Any] | DeviceBatch) -> GpuTransformed:
         """All features of a batch: of `put`, of tensors on the device, or of arrays on the host.
 
@@ -206,6 +209,7 @@ class GpuTransform:
         """Wait for the device; the features of a batch, or what is wrong with it."""
         return self._views.of(*self._settled(batch, out))
 
+    @uncompiled
     def packed(self, batch: Mapping[str, Any] | DeviceBatch, looked_up: LookedUp) -> tuple[PackedIds, Transformed]:
         """The ids of embedded features as they are looked up, and what else is wanted of the batch; waits.
 

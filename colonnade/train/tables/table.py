@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from colonnade.core.eager import uncompiled
 from colonnade.core.fork import in_one_thread
 from colonnade.train.tables.checks import check_distinct, check_ids, check_values
 from colonnade.train.tables.store import CARRIER, Ids, Keys, Rows, Store
@@ -37,11 +38,13 @@ class DynamicTable:
         """Values of a row."""
         return self.store.layout.embedding_dim
 
+    @uncompiled
     @in_one_thread
     def ids(self) -> torch.Tensor:
         """The ids that have a row, in the rows' order."""
         return torch.from_numpy(self.store.ids(self.store.rows_of(self.number)))
 
+    @uncompiled
     @in_one_thread
     def read(self, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """`[N, D]` float32 rows, the default for an id without one, and which ids have one. Facts: changes nothing."""
@@ -50,6 +53,7 @@ class DynamicTable:
         values = torch.from_numpy(self.store.gather(keys, rows)[inverse])
         return values, torch.from_numpy(rows[inverse] >= 0)
 
+    @uncompiled
     @in_one_thread
     def write(self, ids: torch.Tensor, values: torch.Tensor) -> None:
         """Set the rows of distinct ids, to `[N, D]` values; a row that is made has a new optimizer's state.
@@ -60,6 +64,7 @@ class DynamicTable:
         _, rows = self._made(keys)
         self.store.set_values(rows, stored)
 
+    @uncompiled
     @in_one_thread
     def delete(self, ids: torch.Tensor) -> int:
         """Remove the rows of ids; gives how many there were."""
@@ -68,6 +73,7 @@ class DynamicTable:
         self.store.remove(there)
         return len(there)
 
+    @uncompiled
     @in_one_thread
     def clear(self) -> None:
         """Remove every row."""

@@ -241,3 +241,22 @@ def test_a_copy_is_refused_and_a_state_is_taken(way: Any) -> None:
         way(made)
     other.load_state_dict(made.state_dict())
     assert all(torch.equal(x, other.state_dict()[name]) for name, x in made.state_dict().items())
+
+
+@pytest.mark.parametrize("joined", [False, True])
+def test_a_compiled_model_learns_what_the_model_learns(joined: bool) -> None:
+    """What the engine does breaks the graph: torch's compiler does not look into it."""
+    found = []
+    for compiled in (False, True):
+        made = engine({"deep": ["city", "clicks", "age"], "l": ["baskets"]} if joined else None, optimizer=Adam(0.1))
+
+        def loss(given: dict[str, Any], made: FeatureEngine = made) -> torch.Tensor:
+            outputs = made(given).values()
+            return sum((x.values if isinstance(x, RaggedRows) else x).sin().sum() for x in outputs)  # type: ignore[return-value]
+
+        function = torch.compile(loss, backend="eager") if compiled else loss
+        for _ in range(3):
+            function(batch()).backward()
+            made.step()
+        found.append(made.state_dict())
+    assert all(torch.equal(x, found[1][name]) for name, x in found[0].items())
