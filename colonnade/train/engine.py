@@ -8,11 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
+from colonnade.core.eager import uncompiled
 from colonnade.core.fork import Lock, in_one_thread
 from colonnade.core.ragged import Ragged
 from colonnade.errors import GradientError, OptionError, listed
@@ -88,6 +90,7 @@ class EmbeddingEngine(torch.nn.Module):
         self._lookups = Lookups(self.groups, self._members, self._numbers)
         self._plan = self._planned(places)
         self._list_plans = self._planned_lists(places)
+        self._listened = self._listened_to()
 
     def _planned(self, places: Sequence[tuple[int, int]]) -> SegmentPlan:
         """How features without lists are pooled."""
@@ -117,7 +120,19 @@ class EmbeddingEngine(torch.nn.Module):
                 made[output] = f, SegmentPlan([Segment(places[f][0], dim, feature.pooling, 0)], [dim])
         return made
 
+    def _listened_to(self) -> dict[str, frozenset[str]]:
+        """By output its tables, where a gradient of a group's rows does not say which of its tables it is of.
+
+        Facts: an output that nobody learns from gives them zeros, by which momentum and decay would move rows.
+        """
+        table_of = {feature.name: feature.table.name for feature in self.features}
+        tables = {output: frozenset(table_of[name] for name in names) for output, names in self.outputs.items()}
+        seen = {name: frozenset(o for o, own in tables.items() if name in own) for name in self._places}
+        apart = any(len({seen[config.name] for config in group.configs}) > 1 for group in self.groups)
+        return tables if apart else {}
+
     # --- forward ----------------------------------------------------------------------------------------------------
+    @uncompiled
     @in_one_thread
     def forward(self, batch: Mapping[str, Ragged] | PackedIds) -> dict[str, torch.Tensor]:
         """The outputs by name: `[B, W]`, or `[n, D]` for a feature that is not pooled or has lists.
@@ -129,20 +144,23 @@ class EmbeddingEngine(torch.nn.Module):
         check(batch, len(self.features), self._with_lists)
         return self.lookup(batch)
 
+    @uncompiled
     @in_one_thread
     def lookup(self, packed: PackedIds) -> dict[str, torch.Tensor]:
         """What `forward` gives. Facts: the ids are such as `pack` gives, but may have others between features.
 
         Errors: BudgetError.
         """
+        heard: set[str] | None = set() if self._listened else None
         with self._turn:
-            inverse, rows = self._lookups.run(packed, self.steps + 1 if self.training else None)
+            inverse, rows = self._lookups.run(packed, self.steps + 1 if self.training else None, heard)
         device = inverse.device
         weights = None if packed.weights is None else packed.weights.to(device)
         elements = Elements(packed.offsets, inverse, packed.weighted)
         sizes = tuple(self._plan.sizes_of(elements))
         elements = replace(elements, offsets=packed.offsets.to(device), sizes=sizes)
-        made = iter(self._plan.run(elements, weights, rows))
+        pooled = [name for name in self.outputs if name not in self._list_plans]
+        made = iter(self._plan.run(elements, weights, rows, self._hearing(heard, pooled)))
         outputs: dict[str, torch.Tensor] = {}
         for name in self.outputs:
             if name not in self._list_plans:
@@ -150,8 +168,12 @@ class EmbeddingEngine(torch.nn.Module):
                 continue
             f, plan = self._list_plans[name]
             lists = Elements(packed.lists[f][None].to(device), inverse, (packed.weighted[f],))
-            (outputs[name],) = plan.run(lists, weights, rows)
+            (outputs[name],) = plan.run(lists, weights, rows, self._hearing(heard, [name]))
         return outputs
+
+    def _hearing(self, heard: set[str] | None, outputs: Sequence[str]) -> Callable[[Sequence[int]], None] | None:
+        """What is told the numbers of outputs that gradients come to."""
+        return None if heard is None else partial(_hear, heard, [self._listened[name] for name in outputs])
 
     # --- backward ---------------------------------------------------------------------------------------------------
     def zero_grad(self, set_to_none: bool = True) -> None:
@@ -160,6 +182,7 @@ class EmbeddingEngine(torch.nn.Module):
         for group in self.groups:
             group.pending.zero()
 
+    @uncompiled
     @in_one_thread
     def step(self, scale: float = 1.0) -> bool:
         """Update the rows by what all backward passes since the last step gave them, divided by `scale`.
@@ -223,6 +246,7 @@ class EmbeddingEngine(torch.nn.Module):
         group, number = self._places[name]
         return self.groups[group], number
 
+    @uncompiled
     @in_one_thread
     def evict(self) -> dict[str, int]:
         """Remove the rows that the tables' policies give up now; gives how many of each table.
@@ -307,6 +331,7 @@ class EmbeddingEngine(torch.nn.Module):
         return _made_again, (made, state)
 
     # --- state ------------------------------------------------------------------------------------------------------
+    @uncompiled
     @in_one_thread
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         destination[prefix + "steps"] = torch.tensor(self.steps, dtype=torch.int64)
@@ -314,6 +339,7 @@ class EmbeddingEngine(torch.nn.Module):
             for name, tensor in saved_group(group):
                 destination[prefix + name] = tensor
 
+    @uncompiled
     @in_one_thread
     def _load_from_state_dict(
         self,
@@ -364,6 +390,11 @@ def _made_again(made: Made, state: Mapping[str, torch.Tensor]) -> EmbeddingEngin
         engine.freeze(name, name in made.frozen)
     engine.load_state_dict(state)
     return engine
+
+
+def _hear(heard: set[str], tables: Sequence[frozenset[str]], outputs: Sequence[int]) -> None:
+    """Gradients have come to some outputs. tables: of every output."""
+    heard.update(*(tables[output] for output in outputs))
 
 
 def _grouped(features: Sequence[EmbeddingFeature]) -> list[list[TableConfig]]:

@@ -106,10 +106,11 @@ class TableGroup:
         if bounded and (any(self.admitters) or not self.store.takes(len(keys))):
             self._asked(keys, self.store.find(keys)[0], step)
 
-    def look_up(self, keys: Keys, step: int | None) -> torch.Tensor:
+    def look_up(self, keys: Keys, step: int | None, heard: set[str] | None = None) -> torch.Tensor:
         """The rows of keys, `[U, D]`; the tables' defaults where there is none.
 
-        step: of the training; None: no row is made or noted.   Errors: BudgetError, before anything is changed.
+        step: of the training; None: no row is made or noted.   heard: as of `Lookup`.
+        Errors: BudgetError, before anything is changed.
         """
         if step is None:
             return torch.from_numpy(self.store.look_up(keys)[1])
@@ -117,7 +118,7 @@ class TableGroup:
         found = torch.from_numpy(read)
         if torch.is_grad_enabled():
             found.requires_grad_()
-            self.pending.add(Lookup(keys, rows, found, self.store.version))
+            self.pending.add(Lookup(keys, rows, found, self.store.version, heard))
         return found
 
     def _looked_up(self, keys: Keys, step: int) -> tuple[Rows, npt.NDArray[np.float32]]:
@@ -179,8 +180,9 @@ class TableGroup:
         rows = lookup.rows
         if lookup.version != self.store.version:  # what had no row was the default, which learns nothing
             rows = np.where(rows < 0, -1, self.store.find(lookup.keys)[0])
-        if self.frozen.any():
-            rows = np.where(self.frozen[lookup.keys.tables], -1, rows)
+        still = self.frozen | lookup.unheard([config.name for config in self.configs])
+        if still.any():
+            rows = np.where(still[lookup.keys.tables], -1, rows)
         assert lookup.values.grad is not None
         return Update(lookup.keys.tables, rows, lookup.keys.counts, lookup.values.grad.detach().contiguous())
 

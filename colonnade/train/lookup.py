@@ -50,10 +50,13 @@ class Lookups:
         here: list[TableGroup | DeviceGroups] = [group for _, group in self._groups]
         return here if self.on_device is None else [*here, self.on_device]
 
-    def run(self, packed: PackedIds, step: int | None) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    def run(
+        self, packed: PackedIds, step: int | None, heard: set[str] | None = None
+    ) -> tuple[torch.Tensor, list[torch.Tensor]]:
         """int32 [N], each id's row of its group's matrix, and the groups' matrices, float32 [U, D]; on `device`.
 
-        step: of the training; None: no row is made or noted.   Errors: BudgetError, before any table has a new row.
+        step: of the training; None: no row is made or noted.   heard: as of `Lookup`.
+        Errors: BudgetError, before any table has a new row.
         """
         rows: dict[int, torch.Tensor] = {}
         inverse = torch.empty(len(packed.values), dtype=torch.int32, device=self.device)
@@ -68,9 +71,9 @@ class Lookups:
             if self.on_device is not None and batch is not None:
                 wanted = self.on_device.reserve(batch, step)
         for g, group in self._groups:
-            rows[g] = group.look_up(keys[g], step).to(self.device)
+            rows[g] = group.look_up(keys[g], step, heard).to(self.device)
         if self.on_device is not None and batch is not None:
-            rows |= zip(self._numbers, self.on_device.look_up(batch, step, wanted), strict=True)
+            rows |= zip(self._numbers, self.on_device.look_up(batch, step, wanted, heard), strict=True)
         return inverse, [rows[g] for g in range(len(rows))]
 
     def _distinct_here(self, packed: PackedIds, inverse: torch.Tensor) -> dict[int, Keys]:

@@ -6,7 +6,7 @@ Legend: U distinct keys; D embedding_dim.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -22,13 +22,19 @@ R = TypeVar("R")
 class Lookup(Generic[K, R]):
     """Rows that a training step looked up. values: float32 [U, D], a leaf whose gradient is theirs.
 
-    version: the store's, while which the rows are those of the keys.
+    version: the store's, while which the rows are those of the keys.   heard: the tables that a gradient has come to
+    since the last step, by name (None: all, where any has): of the others, values have zeros that nobody asked for.
     """
 
     keys: K
     rows: R
     values: torch.Tensor
     version: int
+    heard: set[str] | None = None
+
+    def unheard(self, tables: Sequence[str]) -> list[bool]:
+        """Which of some tables no gradient has come to."""
+        return [self.heard is not None and name not in self.heard for name in tables]
 
 
 @dataclass
@@ -65,6 +71,8 @@ class Pending(Generic[K, R]):
         """Forget the gradients that have come."""
         for lookup in self._lookups:
             lookup.values.grad = None
+            if lookup.heard is not None:
+                lookup.heard.clear()
 
     def settle(self) -> None:
         """Forget the gradients that have come, and wait for those that may yet come."""

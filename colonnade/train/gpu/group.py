@@ -77,6 +77,10 @@ class DeviceGroup:
         rows = lookup.rows
         if lookup.version != self.store.version:  # what had no row was the default, which learns nothing
             rows = torch.where(rows < 0, -1, self.store.find(lookup.keys))
+        unheard = lookup.unheard([config.name for config in self.configs])
+        if any(unheard):
+            still = torch.tensor(unheard, dtype=torch.bool, device=self.device)
+            rows = torch.where(still[lookup.keys.tables.long()], -1, rows)
         assert lookup.values.grad is not None
         return DeviceUpdate(lookup.keys.tables, rows, lookup.keys.counts, lookup.values.grad.detach().contiguous())
 

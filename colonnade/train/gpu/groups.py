@@ -236,11 +236,15 @@ class DeviceGroups:
         return asked
 
     def look_up(
-        self, batch: Batch, step: int | None, asked: Sequence[Asked | None] | None = None
+        self,
+        batch: Batch,
+        step: int | None,
+        asked: Sequence[Asked | None] | None = None,
+        heard: set[str] | None = None,
     ) -> list[torch.Tensor]:
         """The rows of each group's keys, `[U, D]`; the tables' defaults where there is none.
 
-        step: of the training; None: no row is made or noted.   asked: what `reserve` gave.
+        step: of the training; None: no row is made or noted.   asked: what `reserve` gave.   heard: as of `Lookup`.
         """
         read, slices = self._read(batch, step, gives=True), batch.slices()
         if step is not None:
@@ -249,7 +253,7 @@ class DeviceGroups:
         if step is not None and torch.is_grad_enabled():
             parts = read.keys.split(batch.sizes), read.rows.split(batch.sizes)
             for group, keys, rows, x in zip(self.groups, *parts, found, strict=True):
-                group.pending.add(DeviceLookup(keys, rows, x.requires_grad_(), group.store.version))
+                group.pending.add(DeviceLookup(keys, rows, x.requires_grad_(), group.store.version, heard))
         return found
 
     def _matrices(self, batch: Batch, values: torch.Tensor) -> list[torch.Tensor]:

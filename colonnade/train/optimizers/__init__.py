@@ -1,6 +1,7 @@
 """How rows are updated: once a step for each id, by the sum of its gradients. One optimizer a file.
 
-An optimizer changes the rows that a step looked up and no others, so that momentum and decay of other rows stand still.
+An optimizer changes the rows that a step looked up and no others, so that momentum and decay of other rows stand still;
+and none of a table whose outputs no backward pass came to, as torch leaves a parameter without a gradient alone.
 """
 
 from __future__ import annotations

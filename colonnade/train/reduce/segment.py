@@ -5,7 +5,7 @@ Legend: F features; B batch rows; N elements of all features; U rows of a matrix
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,8 @@ from colonnade.train.segments import Segment, layout_of
 __all__ = ["Elements", "Segment", "SegmentPlan", "reference"]
 
 Array = npt.NDArray[Any]
+Hear = Callable[[Sequence[int]], None]
+"""Told the numbers of outputs."""
 
 
 @dataclass(frozen=True)
@@ -44,11 +46,16 @@ class SegmentPlan:
         self._places = [self._layout.places[output] for output in range(len(widths))]
 
     def run(
-        self, elements: Elements, weights: torch.Tensor | None, rows: Sequence[torch.Tensor]
+        self,
+        elements: Elements,
+        weights: torch.Tensor | None,
+        rows: Sequence[torch.Tensor],
+        hear: Hear | None = None,
     ) -> tuple[torch.Tensor, ...]:
         """The outputs, `[B, W]` or, not pooled, `[n, D]`.
 
-        weights: float32 [N].   rows: float32 [U, D].   Facts: differentiable by weights and rows.
+        weights: float32 [N].   rows: float32 [U, D].   hear: told which outputs gradients come to, as they do.
+        Facts: differentiable by weights and rows.
         """
         text = self.text_of(elements.weighted if weights is not None else ())
         offsets, batch = elements.offsets, elements.offsets.shape[1] - 1
@@ -65,10 +72,13 @@ class SegmentPlan:
         rows_of = dict(zip(self._layout.unpooled, sizes, strict=True))
         for flat, values in zip(self._layout.flats, flats, strict=True):
             counts = [rows_of.get(output, batch) for output in flat.outputs]
-            lengths = [n * self.widths[output] for n, output in zip(counts, flat.outputs, strict=True)]
-            parts = values.split(lengths) if len(lengths) > 1 else (values,)
-            for output, n, part in zip(flat.outputs, counts, parts, strict=True):
-                outputs[output] = part.view(n, self.widths[output])
+            shapes = [(n, self.widths[output]) for n, output in zip(counts, flat.outputs, strict=True)]
+            if hear is not None and values.requires_grad:
+                parts = _Heard.apply(values, shapes, flat.outputs, hear)  # type: ignore[no-untyped-call]
+            else:
+                parts = _cut(values, shapes)
+            for output, part in zip(flat.outputs, parts, strict=True):
+                outputs[output] = part
         return tuple(outputs)
 
     def text_of(self, weighted: tuple[bool, ...]) -> str:
@@ -85,6 +95,37 @@ class SegmentPlan:
         features = self._layout.unpooled.values()
         lengths = (elements.offsets[:, -1] - elements.offsets[:, 0]).tolist() if features else []
         return [lengths[f] for f in features]
+
+
+def _cut(values: torch.Tensor, shapes: Sequence[tuple[int, int]]) -> tuple[torch.Tensor, ...]:
+    """Matrices that lie one behind the other in a flat tensor."""
+    lengths = [n * width for n, width in shapes]
+    parts = values.split(lengths) if len(lengths) > 1 else (values,)
+    return tuple(part.view(shape) for part, shape in zip(parts, shapes, strict=True))
+
+
+class _Heard(torch.autograd.Function):
+    """`_cut`, whose backward pass tells which outputs gradients have come to: others have zeros from there on."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, values: torch.Tensor, shapes: Sequence[tuple[int, int]], outputs: Sequence[int], hear: Hear
+    ) -> tuple[torch.Tensor, ...]:
+        ctx.set_materialize_grads(False)
+        ctx.shapes, ctx.outputs, ctx.hear = shapes, outputs, hear
+        return _cut(values, shapes)
+
+    @staticmethod
+    def backward(ctx: Any, *given: torch.Tensor | None) -> tuple[Any, ...]:
+        known = [g for g in given if g is not None]
+        if not known:
+            return None, None, None, None
+        ctx.hear([output for output, g in zip(ctx.outputs, given, strict=True) if g is not None])
+        parts = [
+            known[0].new_zeros(n * width) if g is None else g.reshape(-1)
+            for g, (n, width) in zip(given, ctx.shapes, strict=True)
+        ]
+        return (torch.cat(parts) if len(parts) > 1 else parts[0]), None, None, None
 
 
 def reference(

@@ -16,7 +16,7 @@ from colonnade.errors import GradientError
 from colonnade.train.admission import ByCount
 from colonnade.train.engine import EmbeddingEngine, EmbeddingFeature
 from colonnade.train.initializers import Constant, Normal
-from colonnade.train.optimizers import Adagrad, Sgd
+from colonnade.train.optimizers import Adagrad, Adam, Sgd
 from colonnade.train.table_config import TableConfig
 
 NUM_IDS, WIDTHS = 5, {"a": 2, "b": 3}
@@ -126,6 +126,71 @@ LATE: list[Change] = [
 @pytest.mark.parametrize(("ours", "theirs"), OPTIMIZERS)
 def test_a_gradient_that_comes_after_a_step_counts_at_the_next(ours: Any, theirs: type[torch.optim.Optimizer]) -> None:
     check(EmbeddingEngine(features(ours)), LATE, theirs)
+
+
+class Apart:
+    """An engine for each table: a gradient of one says nothing of the other."""
+
+    def __init__(self, features: list[EmbeddingFeature]) -> None:
+        self._engines = {feature.name: EmbeddingEngine([feature]) for feature in features}
+
+    def __call__(self, batch: dict[str, Ragged]) -> dict[str, torch.Tensor]:
+        return {name: engine({name: batch[name]})[name] for name, engine in self._engines.items()}
+
+    def table(self, name: str) -> Any:
+        return self._engines[name].table(name)
+
+    def zero_grad(self) -> None:
+        for engine in self._engines.values():
+            engine.zero_grad()
+
+    def step(self) -> None:
+        for engine in self._engines.values():
+            engine.step()
+
+
+def check_apart(engine: EmbeddingEngine, changes: list[Change]) -> None:
+    """The engine's tables learn what they would learn if each were alone."""
+    apart = Apart(list(engine.features))
+    run(engine, changes, True)
+    run(apart, changes, True)
+    ids = torch.arange(NUM_IDS)
+    for feature in engine.features:
+        for got, want in zip(engine.table(feature.name).read(ids), apart.table(feature.name).read(ids), strict=True):
+            assert torch.equal(got.cpu(), want), feature.name
+
+
+def alike() -> list[EmbeddingFeature]:
+    """Tables that share a store, whose rows move by zeros too."""
+    return [
+        EmbeddingFeature(n, TableConfig(n, 3, optimizer=Adam(0.1, weight_decay=0.1)), pooling, lists)
+        for n, pooling, lists in (("a", "none", False), ("b", "sum", False))
+    ]
+
+
+@given(CHANGES)
+def test_tables_that_share_a_store_learn_as_if_each_were_alone(changes: list[Change]) -> None:
+    engine = EmbeddingEngine(alike())
+    assert len(engine.groups) == 1
+    check_apart(engine, changes)
+
+
+def test_a_table_of_which_nothing_was_asked_stands_still() -> None:
+    """Though a table of the same store learns, in the same output of lists or not."""
+    a, b, c = (TableConfig(n, 2, initializer=Constant(1.0), optimizer=Sgd(1.0, weight_decay=0.5)) for n in "abc")
+    parts = [("f", a, "sum", False), ("g", b, "mean", False), ("l", c, "max", True), ("m", b, "sum", True)]
+    engine = EmbeddingEngine([EmbeddingFeature(*part) for part in parts], {n: [n] for n in "fgl"})
+    ids, ends = torch.tensor([1, 2]), torch.tensor([0, 2])
+    batch = {n: Ragged.of(ids, ends) for n in "fg"} | {n: Ragged.of(ids, torch.tensor([0, 1]), ends) for n in "lm"}
+    for output, moved in (("f", "a"), ("l", "c"), ("g", "b")):
+        before = {n: engine.table(n).read(ids)[0] for n in "abc"}
+        out = engine(batch)
+        if output == "f":
+            before = {n: torch.ones(2, 2) for n in "abc"}
+        out[output].sum().backward()
+        engine.step()
+        assert [n for n in "abc" if not torch.equal(engine.table(n).read(ids)[0], before[n])] == [moved]
+    assert [int(engine.state_dict()[f"{n}.updates"]) for n in "abc"] == [1, 1, 1]
 
 
 def one(**options: Any) -> EmbeddingEngine:

@@ -185,6 +185,18 @@ def test_gradients_that_come_after_a_step_count_at_the_next(device: torch.device
         late.check(EmbeddingEngine(late.features(ours)).to(device), late.LATE, theirs)
 
 
+def test_tables_that_share_a_store_learn_as_if_each_were_alone(device: torch.device) -> None:
+    """A table of which nothing was asked stands still, though its optimizer moves rows by zeros."""
+    ids = torch.arange(late.NUM_IDS)
+    engine, other = EmbeddingEngine(late.alike()).to(device), late.Apart(late.alike())
+    for model in (engine, other):
+        late.run(model, late.LATE, True)
+    for name in "ab":
+        (got, there), (want, known) = engine.table(name).read(ids), other.table(name).read(ids)
+        assert torch.equal(there.cpu(), known)
+        torch.testing.assert_close(got.cpu(), want)
+
+
 def test_tables_that_stand_still(device: torch.device) -> None:
     one, other = on_cpu(features()), on_device(features(), device)
     for engine in (one, other):
