@@ -92,7 +92,7 @@ class RowReader:
         if offsets.ndim != 1 or len(offsets) == 0:
             return Rows(np.zeros(1, np.int64), 0)
         if item.elements is not None:
-            return _checked(item, lambda: rows_of_splits(offsets, trimmed=False))
+            return _checked(item.offsets, lambda: rows_of_splits(offsets, trimmed=False))
         return Rows(offsets, int(np.diff(offsets).max(initial=0)))
 
 
@@ -118,20 +118,22 @@ def _said(item: RowKeys, feed: Mapping[str, Any], most: int) -> Rows:
     arrays = {key.name: _array(key.name, feed, key.dtype, key.shape) for key in item.keys}
     first = arrays[item.name]
     if item.outer is not None:
-        outer = arrays[item.outer[0]]
-        return _checked(item, lambda: rows_of_nested(outer, first, item.trimmed))
+        key = item.outer[0]
+        outer = _checked(key, lambda: rows_of_splits(arrays[key], trimmed=False))
+        inner = _checked(item.name, lambda: rows_of_splits(first, trimmed=False))
+        return _checked(key, lambda: rows_of_nested(outer, inner, item.trimmed))
     if item.by == "splits":
-        return _checked(item, lambda: rows_of_splits(first, item.trimmed))
+        return _checked(item.name, lambda: rows_of_splits(first, item.trimmed))
     shape = None if item.shape is None else arrays[item.shape]
-    return _checked(item, lambda: rows_of_indices(first, shape, item.strict, most))
+    return _checked(item.name, lambda: rows_of_indices(first, shape, item.strict, most))
 
 
-def _checked(item: RowKeys, read: Callable[[], Rows]) -> Rows:
-    """Errors: Unfit where the keys do not say rows."""
+def _checked(key: str, read: Callable[[], Rows]) -> Rows:
+    """key: of the request, in messages.   Errors: Unfit where it does not say rows."""
     try:
         return read()
     except FeedError as error:
-        raise Unfit(f"{item.name}: {error.message}: {error.got}, want {error.want}") from error
+        raise Unfit(f"{key}: {error.message}: {error.got}, want {error.want}") from error
 
 
 def _array(name: str, feed: Mapping[str, Any], dtype: str, shape: Sequence[Any]) -> Array:

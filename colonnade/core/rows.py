@@ -118,14 +118,13 @@ def rows_of_splits(splits: Array, trimmed: bool) -> Rows:
     return Rows(offsets, int(lengths.max(initial=0)))
 
 
-def rows_of_nested(outer: Array, inner: Array, trimmed: bool) -> Rows:
-    """The rows that hold the elements of all their rows: `inner[outer]`.
+def rows_of_nested(outer: Rows, inner: Rows, trimmed: bool) -> Rows:
+    """The rows that hold the elements of all their rows: the inner offsets at the outer ones.
 
-    Errors: FeedError where splits do not begin at 0 or fall, or the outer ones do not end with the inner rows.
+    Errors: FeedError where the outer ones do not end with the inner rows.
     """
-    rows, parts = rows_of_splits(outer, trimmed=False), rows_of_splits(inner, trimmed=False)
-    if rows.num_elements != parts.num_rows:
+    if outer.num_elements != inner.num_rows:
         raise FeedError(
-            "splits do not end with the rows that they are of", got=str(rows.num_elements), want=str(parts.num_rows)
+            "splits do not end with the rows that they are of", got=str(outer.num_elements), want=str(inner.num_rows)
         )
-    return rows_of_splits(parts.offsets[rows.offsets], trimmed)
+    return rows_of_splits(inner.offsets[outer.offsets], trimmed)

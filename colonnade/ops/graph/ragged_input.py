@@ -102,5 +102,6 @@ class RaggedInput(GraphOp):
         if self.by == "splits":
             return rows_of_splits(array(args[0]), self.trimmed)
         if self.by == "nested":
-            return rows_of_nested(array(args[0]), array(args[1]), self.trimmed)
+            outer, inner = (rows_of_splits(array(x), trimmed=False) for x in args[:2])
+            return rows_of_nested(outer, inner, self.trimmed)
         return rows_of_indices(array(args[0]), None if self.trimmed else array(args[1]), self.strict)

@@ -68,17 +68,18 @@ def test_rows_of_rows_are_read(text: str, feed: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "changed", "reason"),
     [
-        (BOTH, {"x_1": np.array([0, 2, 4])}, "do not end with the rows that they are of: 4, want 3"),
+        (BOTH, {"x_1": np.array([0, 2, 4])}, "x_1: splits do not end with the rows that they are of: 4, want 3"),
         (BOTH, {"x_2": np.array([0, 1, 3, 4])}, "x: has 5 values, but the offsets"),
         (BOTH, {"x_1": np.array([0, 2, 3.5])}, "x_1: is float64"),
         (BOTH, {"x_2": None}, "x_2: missing"),
         (INNER, {"x_1": np.array([0, 2, 4])}, "says r0 = 3, others 4"),
         (INNER, {"x_1": np.array([0, 3, 2, 3])}, "x_1: splits fall"),
         (INNER, {"x_1": WRAPPED}, "x_1: splits fall"),
-        (BOTH, {"x_1": WRAPPED}, "splits fall"),
+        (BOTH, {"x_1": WRAPPED}, "x_1: splits fall"),
+        (BOTH, {"x_2": np.array([0, 3, 1, 5])}, "x_2: splits fall"),
         (INNER, {"x_1": None}, "x_1: missing"),
-        (INNER, {"x_1": None, "x_1.offsets": WRAPPED}, "x_1: splits fall"),
-        (INNER, {"x_1": None, "x_1.offsets": np.array([0, 9, 3])}, "x_1: splits fall"),
+        (INNER, {"x_1": None, "x_1.offsets": WRAPPED}, "x_1.offsets: splits fall"),
+        (INNER, {"x_1": None, "x_1.offsets": np.array([0, 9, 3])}, "x_1.offsets: splits fall"),
     ],
 )
 def test_what_does_not_fit_is_said(text: str, changed: Mapping[str, Any], reason: str) -> None:
