@@ -6,6 +6,7 @@ Legend: B rows, T places of each, N elements.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -44,15 +45,14 @@ class PaddedInputs:
         if not self._pads:
             return feed
         found = dict(feed)
-        known: dict[tuple[str, str], tuple[Array, int]] = {}
+        known: dict[tuple[str, str], _Places] = {}
         for pad in self._pads:
             key = (pad.offsets, str(pad.width))
             if key not in known:
                 self._check_end(pad.offsets, feed)
                 known[key] = _flat_places(pad, feed, sizes)
-            places, size = known[key]
-            found[pad.name] = _made(pad, feed, places, size)
-        padded = {offsets: len(places) for (offsets, _), (places, _) in known.items()}
+            found[pad.name] = _made(pad, feed, known[key])
+        padded = {offsets: places.count for (offsets, _), places in known.items()}
         for offsets, symbol in self._counts:
             if offsets in padded and sizes.setdefault(symbol, padded[offsets]) != padded[offsets]:
                 raise Unusual(offsets)
@@ -65,13 +65,26 @@ class PaddedInputs:
             raise Unusual(offsets)
 
 
-def _made(pad: Pad, feed: Mapping[str, Any], places: Array, size: int) -> Any:
+@dataclass(frozen=True)
+class _Places:
+    """Where elements lie among all places, row by row.
+
+    at: of those that have a place.   kept: which these are; None: all.   count: of elements.   size: of places.
+    """
+
+    at: Array
+    kept: Array | None
+    count: int
+    size: int
+
+
+def _made(pad: Pad, feed: Mapping[str, Any], places: _Places) -> Any:
     if pad.what == "values":
         assert pad.of is not None and pad.fill is not None
-        return _spread(feed[pad.of], places, size, pad.fill.array.reshape(()).item(), pad.of)
+        return _spread(feed[pad.of], places, pad.fill.array.reshape(()).item(), pad.of)
     if pad.what == "marks":
-        marks = np.zeros(size, np.int64)
-        marks[places] = 1
+        marks = np.zeros(places.size, np.int64)
+        marks[places.at] = 1
         return marks
     offsets = _vector(feed[pad.offsets], pad.offsets)
     lengths = np.diff(offsets)
@@ -83,8 +96,8 @@ def _made(pad: Pad, feed: Mapping[str, Any], places: Array, size: int) -> Any:
     return ends
 
 
-def _flat_places(pad: Pad, feed: Mapping[str, Any], sizes: dict[str, int]) -> tuple[Array, int]:
-    """The place of each element among all, row by row, and how many there are."""
+def _flat_places(pad: Pad, feed: Mapping[str, Any], sizes: dict[str, int]) -> _Places:
+    """The place of each element among all, row by row."""
     offsets = _vector(feed[pad.offsets], pad.offsets)
     if len(offsets) == 0 or offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():  # their differences may wrap
         raise Unusual(pad.offsets)
@@ -92,21 +105,24 @@ def _flat_places(pad: Pad, feed: Mapping[str, Any], sizes: dict[str, int]) -> tu
     longest = int(lengths.max(initial=0))
     if sizes.setdefault(str(pad.rows), len(lengths)) != len(lengths):
         raise Unusual(pad.offsets)
-    width = sizes.setdefault(str(pad.width), longest)
+    width = pad.width if isinstance(pad.width, int) else sizes.setdefault(str(pad.width), longest)
     rows = np.repeat(np.arange(len(lengths)), lengths)
     if pad.places is None:
-        if width != longest:
+        if width != longest and not isinstance(pad.width, int):
             raise FeedError(
                 "rows that are joined place by place differ in width",
                 where=f"input {pad.of or pad.offsets!r}",
                 got=f"the longest row has {longest} elements",
                 want=f"{width}, as in others",
             )
-        return rows * width + np.arange(len(rows)) - offsets[:-1][rows], len(lengths) * width
-    places = _vector(feed[pad.places], pad.places)
-    if len(places) != len(rows):
-        raise Unusual(pad.places)
-    return rows * width + places, len(lengths) * width
+        places = np.arange(len(rows)) - offsets[:-1][rows]
+    else:
+        places = _vector(feed[pad.places], pad.places)
+        if len(places) != len(rows):
+            raise Unusual(pad.places)
+    kept = np.flatnonzero(places < width) if isinstance(pad.width, int) else None
+    at = rows * width + places
+    return _Places(at if kept is None else at[kept], kept, len(rows), len(lengths) * width)
 
 
 def _vector(value: Any, name: str) -> Array:
@@ -116,10 +132,13 @@ def _vector(value: Any, name: str) -> Array:
     return array.astype(np.int64, copy=False)
 
 
-def _spread(value: Any, places: Array, size: int, fill: Any, name: str) -> Any:
+def _spread(value: Any, where: _Places, fill: Any, name: str) -> Any:
     """Values in their places. Facts: places rise."""
-    if len(value) != len(places):
+    if len(value) != where.count:
         raise Unusual(name)
+    places, size = where.at, where.size
+    if isinstance(value, pa.Array) and where.kept is not None:
+        value = value.take(pa.array(where.kept))
     if isinstance(value, pa.Array) and fill == b"":
         texts = Strings.from_arrow(value)
         lengths = np.zeros(size, np.int64)
@@ -127,9 +146,9 @@ def _spread(value: Any, places: Array, size: int, fill: Any, name: str) -> Any:
         ends = texts.offsets[0] + np.concatenate([[0], np.cumsum(lengths)])  # texts may begin anywhere in their bytes
         return Strings(texts.data, ends).to_arrow()
     if isinstance(value, torch.Tensor):
-        return torch.from_numpy(_spread(value.detach().numpy(), places, size, fill, name))
+        return torch.from_numpy(_spread(value.detach().numpy(), where, fill, name))
     if type(value) is not np.ndarray or value.ndim != 1:
         raise Unusual(name)
     made = np.full(size, fill, value.dtype)
-    made[places] = value
+    made[places] = value if where.kept is None else value[where.kept]
     return made

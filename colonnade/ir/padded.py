@@ -43,10 +43,11 @@ def padded(node: Node, names: Names) -> Padded | None:
     source = _source(base, None if value is None else value[1], output, names)
     if source is None:
         return None
+    width = "" if isinstance(op, RowEnds) or op.width is None else f"[:{op.width}]"
     if isinstance(op, PadRows):
-        return Padded(f"{source}.padded{_suffix(op.fill)}", base, source, "values", op.fill)
+        return Padded(f"{source}.padded{width}{_suffix(op.fill)}", base, source, "values", op.fill)
     what = "marks" if isinstance(op, RowMarks) else "ends"
-    return Padded(f"{source}.{what}", base, source, what)
+    return Padded(f"{source}.{what}{width}", base, source, what)
 
 
 def _is_whole(base: Node, output: int, shape: Node) -> bool:

@@ -131,7 +131,8 @@ class Pad:
 
     what: `values` (of the field `of`, row-major, with `fill` in places without an element), `marks` (1 where a place
     has one, else 0) or `ends` (for each row the place behind its last element, else 0).
-    rows, width: symbols; where nothing else says the width, it is that of the longest row.
+    rows, width: symbols; where nothing else says the width, it is that of the longest row. A width that is a number
+    cuts rows: elements behind it are left out.
     offsets, places: the inputs that say where each element lies; without places, those of a row come one by one.
     """
 

@@ -9,6 +9,7 @@ from colonnade.ir.decoded import decoded_names
 from colonnade.ir.graph import Graph, Node, args_of, facts_of, source_of
 from colonnade.ir.padded import PADDING, padded
 from colonnade.ir.program import Input, Pad
+from colonnade.ops.graph.row_ends import RowEnds
 from colonnade.passes.decode_inputs import Decoded
 from colonnade.passes.row_inputs import RowInput
 
@@ -44,7 +45,9 @@ def pad_inputs(
         if keys is not None and keys.by == "indices":
             place = places[found.base] = places.get(found.base) or take(f"{found.of}.places")
         of = found.of if found.what == "values" else None
-        yield PadInput(node, Pad(found.name, found.what, sizes[0], sizes[1], offsets, place, of, found.fill))
+        cut = None if isinstance(node.target, RowEnds) else node.target.width
+        width = sizes[1] if cut is None else cut
+        yield PadInput(node, Pad(found.name, found.what, sizes[0], width, offsets, place, of, found.fill))
 
 
 def input_of(made: PadInput) -> Input:

@@ -15,6 +15,7 @@ from colonnade.ops.graph._elementwise import Binary, Unary
 from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.cast import Cast
 from colonnade.ops.graph.concat import Concat
+from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.one_hot import OneHot
 from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.ragged_input import RaggedInput
@@ -62,7 +63,7 @@ class Uses:
 def rows_of(editor: Editor, base: Node) -> list[Rows | None]:
     """The ragged matrices of an op; None where nothing reads one's indices or splits."""
     op = op_of(base)
-    if isinstance(op, RaggedInput) and op.by == "splits" and _padded_by(base):
+    if isinstance(op, RaggedInput) and op.by != "indices" and _padded_by(base):
         for k in (0, op.num_outputs - 1):
             editor.item(base, k)
     items = {item_of(user)[1]: user for user in base.users if item_of(user)[0] is base}
@@ -86,10 +87,28 @@ def rows_of(editor: Editor, base: Node) -> list[Rows | None]:
 
 def _padded_by(base: Node) -> list[Node]:
     """What makes a dense tensor of rows by the splits that an op takes."""
-    op, splits = op_of(base), args_of(base)[0]
-    if not isinstance(op, RaggedInput) or op.by != "splits":
+    op, splits = op_of(base), [args_of(base)[0]]
+    if not isinstance(op, RaggedInput) or op.by == "indices":
         return []
-    return [user for user in splits.users if isinstance(user.target, RaggedToDense)]
+    if op.by == "nested":
+        splits = _joined(*args_of(base)[:2])
+    return [user for each in splits for user in each.users if _pads_by(user, each)]
+
+
+def _pads_by(node: Node, splits: Node) -> bool:
+    return isinstance(node.target, RaggedToDense) and args_of(node)[0] is splits
+
+
+def _joined(outer: Node, inner: Node) -> list[Node]:
+    """`inner[outer]`, and what casts it."""
+    found = [n for n in inner.users if isinstance(n.target, Gather) and args_of(n)[:2] == (inner, outer)]
+    for node in list(found):
+        found += [user for user in node.users if isinstance(user.target, Cast) and _is_index(user)]
+    return found
+
+
+def _is_index(node: Node) -> bool:
+    return facts_of(node).dtype in ("int32", "int64")
 
 
 def uses_of(graph: Graph, rows: Rows) -> Uses:

@@ -19,6 +19,7 @@ from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.pad_rows import PadRows
 from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.ragged_input import RaggedInput
+from colonnade.ops.graph.ragged_to_dense import RaggedToDense
 from colonnade.ops.graph.real_div import RealDiv
 from colonnade.ops.graph.reshape import Reshape
 from colonnade.ops.graph.row_ends import RowEnds
@@ -92,11 +93,11 @@ class _Maker:
             self._made[key] = self.editor.at(self._anchor).add(op, *args)
         return self._made[key]
 
-    def _marks(self) -> Node:
-        return self._once(RowMarks(), self.rows.matrix, self.rows.shape)
+    def _marks(self, width: int | None = None) -> Node:
+        return self._once(RowMarks(width), self.rows.matrix, self.rows.shape)
 
-    def _padded(self, values: Node, fill: Const) -> Node:
-        return self._once(PadRows(fill), self.rows.matrix, self.rows.shape, values)
+    def _padded(self, values: Node, fill: Const, width: int | None = None) -> Node:
+        return self._once(PadRows(fill, width), self.rows.matrix, self.rows.shape, values)
 
     def flat(self, view: Node) -> None:
         """Every place is a row: the elements are those of padded rows that the marks keep."""
@@ -116,10 +117,16 @@ class _Maker:
     def ragged(self, node: Node) -> bool:
         """The same of rows that splits say; vectors that were looked up are looked up for the places."""
         _, values, default = args_of(node)
+        op = op_of(node)
+        assert isinstance(op, RaggedToDense)
+        if op.width == 0:
+            self.editor.record(node, False, "rows are cut to no places")
+            return False
         if facts_of(values).rank == 1:
-            new = self.editor.at(node).add(Reshape(), self._spread(node, values, default), self.rows.shape)
+            flat = self._spread(node, values, default, op.width)
+            new = self.editor.at(node).add(Reshape(), flat, self._shape(node, op.width))
         else:
-            found = self._vectors(node, values, default)
+            found = self._vectors(node, values, default, op.width)
             if isinstance(found, Reject):
                 self.editor.record(node, False, found.reason)
                 return False
@@ -128,17 +135,21 @@ class _Maker:
         self.editor.graph.replace(node, new)
         return True
 
-    def _spread(self, node: Node, values: Node, default: Node) -> Node:
+    def _shape(self, node: Node, width: int | None) -> Node:
+        """Rows and places."""
+        return self.rows.shape if width is None else self.editor.at(node).constant(np.array([-1, width]))
+
+    def _spread(self, node: Node, values: Node, default: Node, width: int | None = None) -> Node:
         """All places as a vector."""
         fill = op_of(default)
         if values in self.rows.values and isinstance(fill, Constant) and fill.value.array.size == 1:
-            return self._padded(values, Const(fill.value.array.reshape(())))
-        kept, leaves = self._kept(node)
+            return self._padded(values, Const(fill.value.array.reshape(())), width)
+        kept, leaves = self._kept(node, width=width)
         edit = self.editor.at(node)
         moved = Moved(edit, leaves)(values)
-        return edit.add(SparseToDense(), kept, edit.add(Shape("int64"), self._marks()), moved, default)
+        return edit.add(SparseToDense(), kept, edit.add(Shape("int64"), self._marks(width)), moved, default)
 
-    def _vectors(self, node: Node, values: Node, default: Node) -> Node | Reject:
+    def _vectors(self, node: Node, values: Node, default: Node, width: int | None) -> Node | Reject:
         """Rows of a table for places, zeros where there is no element."""
         fill, sizes = splat(default), facts_of(values).shape
         if not isinstance(values.target, Gather) or sizes is None or len(sizes) != 2 or not isinstance(sizes[1], int):
@@ -148,18 +159,18 @@ class _Maker:
             return Reject("vectors are padded with something else than zeros")
         if facts_of(ids).rank != 1 or facts_of(table).rank != 2 or facts_of(table).dtype != "float32":
             return Reject("vectors are no rows of a table of float32, one an element")
-        kept, leaves = self._kept(node)
+        kept, leaves = self._kept(node, width=width)
         edit = self.editor.at(node)
         moved, zero = Moved(edit, leaves)(ids), edit.constant(np.int32(0))
-        count = edit.add(Gather(), edit.add(Shape("int64"), self._marks()), zero, zero)
+        count = edit.add(Gather(), edit.add(Shape("int64"), self._marks(width)), zero, zero)
         bag = edit.add(EmbeddingBag("sum"), table, moved, column(edit, kept, 0), count)
-        shape = edit.add(Concat(), self.rows.shape, edit.constant(np.array([sizes[1]])), zero)
+        shape = edit.add(Concat(), self._shape(node, width), edit.constant(np.array([sizes[1]])), zero)
         return edit.add(Reshape(), bag, shape)
 
-    def _kept(self, anchor: Node, shape: Node | None = None) -> tuple[Node, dict[Node, Node]]:
+    def _kept(self, anchor: Node, shape: Node | None = None, width: int | None = None) -> tuple[Node, dict[Node, Node]]:
         """The indices of places with an element, in front of a node, and by values those that stand there."""
-        padded = {v: self._padded(v, _nothing(v)) for v in self.rows.values}
-        marks = self._marks()
+        padded = {v: self._padded(v, _nothing(v), width) for v in self.rows.values}
+        marks = self._marks(width)
         edit = self.editor.at(anchor)
 
         def cut(x: Node) -> Node:

@@ -57,6 +57,10 @@ NESTED: dict[str, Function] = {
         ),
         1,
     ),
+    "both_padded": lambda tf, t, x: tf.gather(t, x.merge_dims(1, 2).to_tensor()),
+    "both_padded_vectors": lambda tf, t, x: rows_of(tf, t, x.merge_dims(1, 2)).to_tensor(),
+    "both_padded_with_an_id": lambda tf, t, x: tf.gather(t, x.merge_dims(1, 2).to_tensor(3)),
+    "both_cut": lambda tf, t, x: tf.gather(t, x.merge_dims(1, 2).to_tensor(shape=(None, 4))),
     "axes_sum": lambda tf, t, x: tf.reduce_sum(rows_of(tf, t, x), axis=[1, 2]),
     "axes_mean": lambda tf, t, x: tf.reduce_mean(rows_of(tf, t, x), axis=[1, 2]),
     "mean_then_sum": lambda tf, t, x: tf.reduce_sum(tf.reduce_mean(rows_of(tf, t, x), axis=2), axis=1),
@@ -112,7 +116,7 @@ def test_rows_of_rows(tmp_path: Path, name: str) -> None:
     compare(exported(tmp_path / "model", NESTED[name]), False, "int64")
 
 
-@pytest.mark.parametrize("name", ["both_mean", "axes_mean"])
+@pytest.mark.parametrize("name", ["both_mean", "axes_mean", "both_padded", "both_cut"])
 def test_splits_of_32_bits(tmp_path: Path, name: str) -> None:
     compare(exported(tmp_path / "model", NESTED[name], splits="int32"), False, "int32")
 
@@ -154,7 +158,7 @@ def test_tensorflow_refuses_them_too(tmp_path: Path, what: str) -> None:
 @pytest.mark.parametrize("uniform", [False, True])
 def test_random_requests_are_cut_and_joined_by_outer_rows(tmp_path: Path, uniform: bool) -> None:
     forms = UNIFORM if uniform else NESTED
-    for name in ("flat", "both_mean") if uniform else ("both_mean", "axes_mean", "inner_safe"):
+    for name in ("flat", "both_mean") if uniform else ("both_mean", "axes_mean", "inner_safe", "both_cut"):
         path = exported(tmp_path / name, forms[name], uniform)
         executables = [compiled(path, target) for target in ("reference", "cpu")]
         program = executables[0].program

@@ -14,6 +14,7 @@ from colonnade.frontends.tensorflow.protos import Node as Source
 from colonnade.frontends.tensorflow.string_rules import regex_replace, string_join, string_lower, string_upper, substr
 from colonnade.ir.graph import Node, args_of, op_of
 from colonnade.ops.graph.constant import Constant
+from colonnade.ops.graph.ensure_shape import EnsureShape
 from colonnade.ops.graph.expand_dims import ExpandDims
 from colonnade.ops.graph.gather import Gather
 from colonnade.ops.graph.lookup_table_find import LookupTableFind
@@ -120,26 +121,43 @@ def ragged_to_sparse(importer: Importer, source: Source) -> Node:
 
 
 def ragged_to_tensor(importer: Importer, source: Source) -> Node:
-    """RaggedTensorToTensor of one level of splits, as wide as the longest row, or of the rows of each value."""
+    """RaggedTensorToTensor of one level of splits, or of the rows of each value; sizes that are given are constants."""
     kinds = [kind if isinstance(kind, str) else kind.decode() for kind in source.attrs.get("row_partition_types", ())]
     if kinds == ["FIRST_DIM_SIZE", "VALUE_ROWIDS"]:
         return _rows_to_tensor(importer, source)
     if kinds != ["ROW_SPLITS"]:
         raise ImportFailure("RaggedTensorToTensor of rows of several levels is not supported", got=", ".join(kinds))
     shape, values, default, splits = importer.operands(source)
-    if not isinstance(shape.target, Constant) or (shape.target.value.array != -1).any():
-        raise ImportFailure("RaggedTensorToTensor to a shape of its own is not supported")
-    return importer.add(RaggedToDense(), splits, values, default, source=source)
+    sizes = _sizes(shape)
+    made = importer.add(RaggedToDense(_width(sizes)), splits, values, default, source=source)
+    return _held(importer, made, sizes, source)
+
+
+def _sizes(shape: Node) -> list[int]:
+    """The sizes that a dense shape gives, -1 where it is open: not the number of rows."""
+    sizes = shape.target.value.array.reshape(-1).tolist() if isinstance(shape.target, Constant) else None
+    if sizes is None or any(size != -1 for size in sizes[:1]):
+        raise ImportFailure("RaggedTensorToTensor to a number of rows of its own is not supported", got=str(sizes))
+    return sizes
+
+
+def _width(sizes: list[int]) -> int | None:
+    return sizes[1] if len(sizes) > 1 and sizes[1] != -1 else None
+
+
+def _held(importer: Importer, made: Node, sizes: list[int], source: Source) -> Node:
+    """What a shape says of the vectors in places must be so."""
+    if all(size == -1 for size in sizes[2:]):
+        return made
+    return importer.add(EnsureShape(tuple(sizes)), made, source=source)
 
 
 def _rows_to_tensor(importer: Importer, source: Source) -> Node:
-    """The same of values that say their rows; a width that is given is a constant."""
+    """The same of values that say their rows."""
     shape, values, default, count, rows = importer.operands(source)
-    sizes = shape.target.value.array.reshape(-1).tolist() if isinstance(shape.target, Constant) else None
-    if sizes is None or any(size != -1 for size in sizes[:1] + sizes[2:]):
-        raise ImportFailure("RaggedTensorToTensor to a number of rows of its own is not supported", got=str(sizes))
-    width = sizes[1] if len(sizes) > 1 and sizes[1] != -1 else None
-    return importer.add(RowsToDense(width), rows, values, default, count, source=source)
+    sizes = _sizes(shape)
+    made = importer.add(RowsToDense(_width(sizes)), rows, values, default, count, source=source)
+    return _held(importer, made, sizes, source)
 
 
 def sparse_cross(importer: Importer, source: Source) -> Node:

@@ -21,16 +21,21 @@ def want_matrix(op: str, indices: Facts, shape: Facts) -> None:
     want_rank(op, shape, 1, "shape")
 
 
-def flat_size(shape: Facts) -> Dim:
-    """The number of places."""
-    return dims.prod(shape.values) if shape.values is not None and len(shape.values) == 2 else fresh(0)
+def flat_size(shape: Facts, width: int | None = None) -> Dim:
+    """The number of places.   width: of each row, where it is not that of the shape."""
+    if shape.values is None or len(shape.values) != 2:
+        return fresh(0)
+    return dims.prod(shape.values if width is None else (shape.values[0], width))
 
 
-def flat_places(indices: Array, shape: Array) -> tuple[Array, int]:
-    """Where each element lies among all places, row by row, and how many there are.
+def flat_places(indices: Array, shape: Array, width: int | None = None) -> tuple[Array, Array, int]:
+    """Where each element lies among all places, row by row, which elements these are, and how many places there are.
 
+    width: how many places of each row there are, where they are not those of the shape; elements behind have none.
     Errors: FeedError where an index lies outside the shape, or does not come after the one before.
     """
     rows_of_indices(indices, shape, strict=True)
-    rows, width = map(int, shape)
-    return indices[:, 0] * width + indices[:, 1].astype(np.int64), rows * width
+    rows, across = map(int, shape)
+    across = across if width is None else width
+    kept = np.flatnonzero(indices[:, 1] < across)
+    return indices[kept, 0] * across + indices[kept, 1].astype(np.int64), kept, rows * across

@@ -22,12 +22,14 @@ from colonnade.ops.op import GraphOp, Inferred, Value
 class PadRows(GraphOp):
     """`out[row * width + place] = values[i]` for index i of `(indices, shape, values)`; `fill` elsewhere.
 
-    fill: one value of the dtype of the values.
+    fill: one value of the dtype of the values.   width: that of the shape, or how many places of a row there are;
+    elements behind are left out.
     Shapes: the result is `[rows * width]`.
     Errors: FeedError where an index lies outside the shape, or does not come after the one before.
     """
 
     fill: Const
+    width: int | None = None
 
     def __post_init__(self) -> None:
         if self.fill.array.size != 1:
@@ -43,14 +45,14 @@ class PadRows(GraphOp):
         equal: tuple[tuple[Dim, Dim], ...] = ()
         if indices.shape is not None and values.shape is not None and indices.shape[0] != values.shape[0]:
             equal = ((indices.shape[0], values.shape[0]),)
-        return one(facts.facts(values.dtype, (flat_size(shape),), lo=lo, hi=hi), equal)
+        return one(facts.facts(values.dtype, (flat_size(shape, self.width),), lo=lo, hi=hi), equal)
 
     def reference(self, *args: Value) -> Value:
         """By numpy."""
-        places, size = flat_places(array(args[0]), array(args[1]))
-        values = array(args[2])
-        if len(values) != len(places):
-            raise ShapeError("pad_rows: numbers differ", got=str(len(values)), want=str(len(places)))
+        places, kept, size = flat_places(array(args[0]), array(args[1]), self.width)
+        values, count = array(args[2]), len(array(args[0]))
+        if len(values) != count:
+            raise ShapeError("pad_rows: numbers differ", got=str(len(values)), want=str(count))
         made = np.full(size, self.fill.array.reshape(()).item(), dtype=values.dtype)
-        made[places] = values
+        made[places] = values[kept]
         return like(args[2], made)

@@ -19,9 +19,12 @@ from colonnade.ops.op import GraphOp, Inferred, Value, fresh
 class RaggedToDense(GraphOp):
     """`out[row, place] = values[splits[row] + place]`, the default behind each row, for `(splits, values, default)`.
 
-    Shapes: splits `[rows + 1]`, values `[N, ...]`, the default a scalar; the result is `[rows, longest row, ...]`.
+    width: places of each row, beyond which values are left out; None: as many as the longest row has values.
+    Shapes: splits `[rows + 1]`, values `[N, ...]`, the default a scalar; the result is `[rows, width, ...]`.
     Errors: FeedError where splits fall or do not begin at 0; ShapeError where they do not end with the values.
     """
+
+    width: int | None = None
 
     def infer(self, *args: Facts) -> Inferred:
         """As many rows as splits say; the data decide the width."""
@@ -35,8 +38,10 @@ class RaggedToDense(GraphOp):
             return one(facts.facts(values.dtype, None, lo=lo, hi=hi))
         if not values.shape:
             raise ShapeError("ragged_to_dense: values have no rows", got="()", want="at least 1 dimension")
-        rows = dims.sub(splits.shape[0], 1)
-        return one(facts.facts(values.dtype, (rows, fresh(0), *values.shape[1:]), lo=lo, hi=hi))
+        if self.width is not None and self.width < 0:
+            raise ShapeError("ragged_to_dense: no such width", got=str(self.width), want=">= 0")
+        rows, width = dims.sub(splits.shape[0], 1), fresh(0) if self.width is None else self.width
+        return one(facts.facts(values.dtype, (rows, width, *values.shape[1:]), lo=lo, hi=hi))
 
     def reference(self, *args: Value) -> Value:
         """By numpy."""
@@ -44,7 +49,9 @@ class RaggedToDense(GraphOp):
         rows = rows_of_splits(splits, trimmed=False)
         if len(values) != rows.num_elements:
             raise ShapeError("ragged_to_dense: numbers differ", got=str(len(values)), want=str(rows.num_elements))
-        made = np.empty((rows.num_rows, rows.width, *values.shape[1:]), dtype=values.dtype)
+        width, indices = rows.width if self.width is None else self.width, rows.indices()
+        made = np.empty((rows.num_rows, width, *values.shape[1:]), dtype=values.dtype)
         made[...] = default
-        made[tuple(rows.indices().T)] = values
+        kept = indices[:, 1] < width
+        made[tuple(indices[kept].T)] = values[kept]
         return like(args[1], made)

@@ -19,18 +19,21 @@ from colonnade.ops.op import GraphOp, Inferred, Value
 class RowMarks(GraphOp):
     """`out[row * width + place] = 1` for each index of `(indices, shape)`; 0 elsewhere.
 
+    width: that of the shape, or how many places of a row there are; elements behind are left out.
     Shapes: the result is int64 `[rows * width]`.
     Errors: FeedError where an index lies outside the shape, or does not come after the one before.
     """
 
+    width: int | None = None
+
     def infer(self, *args: Facts) -> Inferred:
         """A vector of all places."""
         want_matrix("row_marks", *args)
-        return one(facts.facts("int64", (flat_size(args[1]),), lo=0, hi=1))
+        return one(facts.facts("int64", (flat_size(args[1], self.width),), lo=0, hi=1))
 
     def reference(self, *args: Value) -> Value:
         """By numpy."""
-        places, size = flat_places(*map(array, args))
+        places, _, size = flat_places(array(args[0]), array(args[1]), self.width)
         made = np.zeros(size, np.int64)
         made[places] = 1
         return torch.from_numpy(made)

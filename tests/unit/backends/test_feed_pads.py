@@ -24,8 +24,9 @@ WRAPPED = [0, 2**62, 2**63 - 1, -(2**63), -(2**62), 0, 3]
 """They fall, and no difference is below 0 in int64."""
 
 
-def program(dtype: str, fill: Any, places: str | None = None) -> Program:
-    flat = (dims.mul(B, T),)
+def program(dtype: str, fill: Any, places: str | None = None, width: Any = T) -> Program:
+    """width: a number cuts rows."""
+    flat = (dims.mul(B, width),)
     made = np.empty((), object)
     made[()] = fill
     const = Const(made if dtype == "string" else np.array(fill, dtype))
@@ -41,8 +42,8 @@ def program(dtype: str, fill: Any, places: str | None = None) -> Program:
         inputs.append(Input(places, "int64", (N,)))
         keys.append(RowKeys("x.indices", "indices", "x.offsets", N, B, T, "x.shape", strict=True, places=places))
     pads = (
-        Pad("x.padded", "values", B, T, "x.offsets", places, "x", const),
-        Pad("x.marks", "marks", B, T, "x.offsets", places),
+        Pad("x.padded", "values", B, width, "x.offsets", places, "x", const),
+        Pad("x.marks", "marks", B, width, "x.offsets", places),
         Pad("x.ends", "ends", B, T, "x.offsets", places),
     )
     return Program(tuple(inputs), (), (), (), (), (), row_keys=tuple(keys), pads=pads)
@@ -62,6 +63,27 @@ def test_places_may_have_gaps_and_rows_more_places() -> None:
     assert made["x.padded"].reshape(3, 4).tolist() == [[1, 0, 2, 0], [0] * 4, [0, 3, 0, 0]]
     assert made["x.marks"].reshape(3, 4).tolist() == [[1, 0, 1, 0], [0] * 4, [0, 1, 0, 0]]
     assert made["x.ends"].tolist() == [3, 0, 2]
+
+
+@pytest.mark.parametrize(("width", "wanted"), [(1, [1, 0, 3]), (3, [1, 2, 0, 0, 0, 0, 3, 0, 0])])
+def test_rows_are_cut_to_a_width(width: int, wanted: list[int]) -> None:
+    whole = program("int64", 0, width=width)
+    padded, sizes = PaddedInputs(whole), {"T": 2}
+    for values in (np.array([1, 2, 3]), torch.tensor([1, 2, 3])):
+        made = padded.added({"x": values, "x.offsets": ENDS}, sizes)
+        assert made["x.padded"].tolist() == wanted
+        assert made["x.marks"].tolist() == [int(x != 0) for x in wanted] and made["x.ends"].tolist() == [2, 0, 1]
+    assert sizes == {"B": 3, "T": 2, "N": 3}
+    check(whole)
+    assert parse_program(print_program(whole), consts_of(whole)) == whole
+
+
+def test_strings_and_places_with_gaps_are_cut_to_a_width() -> None:
+    texts = pa.array([b"no", b"a", b"", b"\xff\x00"], pa.binary())[1:]
+    feed = {"x": texts, "x.offsets": ENDS, "p": np.array([0, 2, 1])}
+    made = PaddedInputs(program("string", b"", "p", width=2)).added(feed, {"T": 4})
+    assert made["x.padded"].to_pylist() == [b"a", b"", b"", b"", b"", b"\xff\x00"]
+    assert made["x.marks"].tolist() == [1, 0, 0, 0, 0, 1] and made["x.ends"].tolist() == [3, 0, 2]
 
 
 @pytest.mark.parametrize("fill", [b"", b"zz"])

@@ -885,7 +885,8 @@ def pad_rows(w: World) -> Case:
     indices, dense_shape, count = places(w)
     dtype = r.choice(["float32", "int64", "string"])
     values = w.any(numbers(r, (count,), dtype))
-    return op_of("pad_rows", Const(numbers(r, (), dtype))), [indices, dense_shape, values]
+    op = op_of("pad_rows", Const(numbers(r, (), dtype)), r.choice([None, None, 0, 1, 4]))
+    return op, [indices, dense_shape, values]
 
 
 @maker("ragged_to_dense")
@@ -895,7 +896,8 @@ def ragged_to_dense(w: World) -> Case:
     dtype = r.choice(["float32", "int64", "string"])
     values = numbers(r, (sum(lengths), *shape(r, 0, 1)), dtype)
     splits = np.cumsum([r.random() < 0.05, *lengths]).astype(r.choice(["int32", "int64"]))
-    return op_of("ragged_to_dense"), [w.any(splits), w.any(values), w.any(numbers(r, (), dtype))]
+    op = op_of("ragged_to_dense", r.choice([None, None, 0, 2, 4]))
+    return op, [w.any(splits), w.any(values), w.any(numbers(r, (), dtype))]
 
 
 @maker("rows_to_dense")
@@ -911,7 +913,8 @@ def rows_to_dense(w: World) -> Case:
 
 @maker("row_marks", "row_ends")
 def rows_alone(w: World, name: str) -> Case:
-    return op_of(name), list(places(w)[:2])
+    widths = (w.random.choice([None, None, 0, 2]),) if name == "row_marks" else ()
+    return op_of(name, *widths), list(places(w)[:2])
 
 
 @maker("segment_sum", "segment_max")
