@@ -22,6 +22,7 @@ from colonnade.train.engine_state import SETTINGS, load_group, moved, saved_grou
 from colonnade.train.gradients import GradientPolicy
 from colonnade.train.ids import PackedIds, check, pack
 from colonnade.train.lookup import Lookups
+from colonnade.train.optimizers import Schedule
 from colonnade.train.place import Group, Table, group_of, place_of
 from colonnade.train.reduce.segment import Elements, Segment, SegmentPlan
 from colonnade.train.segments import POOLINGS
@@ -71,6 +72,8 @@ class EmbeddingEngine(torch.nn.Module):
         self.features = tuple(features)
         self.outputs = {f.name: (f.name,) for f in features} if outputs is None else dict(outputs)
         _check(self.features, self.outputs)
+        if evict_every < 0:
+            raise OptionError("eviction cannot run so often", got=f"evict_every {evict_every}", want="0 or more")
         self.gradients = gradients or GradientPolicy()
         self.seed, self.evict_every = seed, evict_every
         self.budget = Budget(budget)
@@ -91,6 +94,8 @@ class EmbeddingEngine(torch.nn.Module):
         self._plan = self._planned(places)
         self._list_plans = self._planned_lists(places)
         self._listened = self._listened_to()
+        optimizers = dict.fromkeys(config.optimizer for group in self.groups for config in group.configs)
+        self._scheduled = [optimizer for optimizer in optimizers if isinstance(optimizer.lr, Schedule)]
 
     def _planned(self, places: Sequence[tuple[int, int]]) -> SegmentPlan:
         """How features without lists are pooled."""
@@ -190,8 +195,8 @@ class EmbeddingEngine(torch.nn.Module):
         scale: of the loss, by a gradient scaler.   Facts: gives false where the step was skipped. Each distinct row is
         updated once, by the gradients of its occurrences added up (or their mean). What a backward pass gives after a
         step counts at the next, in the rows that its ids have then.
-        Errors: GradientError, and OptionError in eval mode where there is something to learn, or for a scale that is
-        no positive number; before anything is changed.
+        Errors: GradientError, and OptionError in eval mode where there is something to learn, for a scale that is no
+        positive number, or for a learning rate that a schedule cannot mean; before anything is changed.
         """
         if not 0 < scale < math.inf:
             raise OptionError("gradients cannot be divided by this scale", got=str(scale), want="a number above 0")
@@ -202,7 +207,10 @@ class EmbeddingEngine(torch.nn.Module):
         found = [(owner, owner.learned(scale, self.gradients)) for owner in self._lookups.owners]
         if not self.training and any(update is not None for _, update in found):
             raise OptionError("rows learn in training alone", help="call train() first, or zero_grad() to forget")
-        updates = self._fit([(owner, update) for owner, update in found if update is not None])
+        learning = [(owner, update) for owner, update in found if update is not None]
+        for optimizer in self._scheduled if learning else ():
+            optimizer.rate(self.steps + 1)  # said before anything is changed
+        updates = self._fit(learning)
         if updates is not None:
             for owner, update in updates:
                 owner.apply(update, self.steps + 1)

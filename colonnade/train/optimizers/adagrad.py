@@ -32,6 +32,7 @@ class Adagrad(Optimizer):
     eps: float = 1e-10
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         numbers = (self.lr_decay, self.weight_decay, self.initial_accumulator_value, self.eps)
         refuse_unless(min(numbers) >= 0, self, "lr_decay, weight_decay, initial_accumulator_value and eps >= 0")
 

@@ -33,6 +33,7 @@ class Adam(Optimizer):
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         fits = 0 <= self.beta1 < 1 and 0 <= self.beta2 < 1 and min(self.eps, self.weight_decay) >= 0
         refuse_unless(fits, self, "betas from 0 to below 1, eps and weight_decay >= 0")
 

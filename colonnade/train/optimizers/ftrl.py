@@ -34,6 +34,7 @@ class Ftrl(Optimizer):
     """
 
     loop: ClassVar[str] = "ftrl"
+    least_rate: ClassVar[float] = 2.0**-126  # it divides by it
     lr: Rate = 0.001
     initial_accumulator_value: float = 0.1
     l1: float = 0.0
@@ -41,6 +42,7 @@ class Ftrl(Optimizer):
     beta: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         numbers = (self.initial_accumulator_value, self.l1, self.l2, self.beta)
         refuse_unless(min(numbers) >= 0, self, "initial_accumulator_value, l1, l2 and beta >= 0")
         positive = self.initial_accumulator_value + self.l2 + self.beta > 0

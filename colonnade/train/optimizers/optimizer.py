@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar
+from numbers import Real
+from typing import Any, ClassVar, cast
 
 import torch
 
@@ -39,7 +40,22 @@ class Optimizer(ABC):
 
     loop: ClassVar[str]
     most: ClassVar[float] = LARGEST_SQUARED
+    least_rate: ClassVar[float] = 0.0
     lr: Rate
+
+    def __post_init__(self) -> None:
+        """Errors: OptionError for numbers that float32 has not, and for a learning rate that no step can take."""
+        given = [getattr(self, field.name) for field in dataclasses.fields(self)]
+        numbers: list[Any] = [x for x in given if isinstance(x, Real)]
+        refuse_unless(all(-LARGEST <= x <= LARGEST for x in numbers), self, "numbers that float32 holds")
+        if not isinstance(self.lr, Schedule):
+            refuse_unless(self._takes(self.lr), self, self._rates())
+
+    def _takes(self, lr: Any) -> bool:
+        return isinstance(lr, Real) and bool(self.least_rate <= cast(float, lr) <= LARGEST)
+
+    def _rates(self) -> str:
+        return f"a learning rate from {self.least_rate} to {LARGEST}, or a Schedule of such"
 
     @property
     @abstractmethod
@@ -57,8 +73,14 @@ class Optimizer(ABC):
         """The new values; the states, `[U, D]` or `[U, 1]`, are changed in place."""
 
     def rate(self, step: int) -> float:
-        """The learning rate of a step of the training."""
-        return self.lr.at(step) if isinstance(self.lr, Schedule) else self.lr
+        """The learning rate of a step of the training. Errors: OptionError where a schedule gives none."""
+        if not isinstance(self.lr, Schedule):
+            return self.lr
+        found = self.lr.at(step)
+        if not self._takes(found):
+            what = "a schedule whose learning rate cannot be taken"
+            raise OptionError(what, where=f"step {step} of {self.lr}", got=str(found), want=self._rates())
+        return found
 
     def num_states(self, embedding_dim: int) -> int:
         """Numbers of state of a row."""

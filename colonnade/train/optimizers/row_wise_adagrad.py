@@ -26,6 +26,7 @@ class RowWiseAdagrad(Optimizer):
     eps: float = 1e-10
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         refuse_unless(
             min(self.initial_accumulator_value, self.eps) >= 0, self, "initial_accumulator_value and eps >= 0"
         )

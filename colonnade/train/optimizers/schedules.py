@@ -6,9 +6,15 @@ import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
+from colonnade.errors import OptionError
+
 
 class Schedule(ABC):
     """A frozen dataclass that gives a step's learning rate."""
+
+    def _refuse_unless(self, holds: bool, want: str) -> None:
+        if not holds:
+            raise OptionError("a schedule that cannot work", got=str(self), want=want)
 
     @abstractmethod
     def at(self, step: int) -> float:
@@ -23,8 +29,14 @@ class Exponential(Schedule):
     rate: float
     steps: int = 1
 
+    def __post_init__(self) -> None:
+        self._refuse_unless(self.steps >= 1 and self.rate > 0, "steps of at least 1 and a rate above 0")
+
     def at(self, step: int) -> float:
-        return self.lr * self.rate ** ((step - 1) / self.steps)
+        try:
+            return self.lr * self.rate ** ((step - 1) / self.steps)
+        except OverflowError:  # of Python's powers alone
+            return math.inf
 
 
 @dataclass(frozen=True)
@@ -34,6 +46,9 @@ class Cosine(Schedule):
     lr: float
     steps: int
     least: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._refuse_unless(self.steps >= 1, "steps of at least 1")
 
     def at(self, step: int) -> float:
         share = min((step - 1) / self.steps, 1.0)
@@ -47,6 +62,9 @@ class WarmUp(Schedule):
     lr: float
     steps: int
     then: Schedule | None = None
+
+    def __post_init__(self) -> None:
+        self._refuse_unless(self.steps >= 0, "steps of at least 0")
 
     def at(self, step: int) -> float:
         if step <= self.steps:

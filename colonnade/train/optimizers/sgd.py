@@ -26,6 +26,7 @@ class Sgd(Optimizer):
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         refuse_unless(self.weight_decay >= 0, self, "weight_decay >= 0")
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -22,6 +22,7 @@ from colonnade.train.optimizers import (
     Ftrl,
     Optimizer,
     RowWiseAdagrad,
+    Schedule,
     Sgd,
     WarmUp,
 )
@@ -255,6 +256,44 @@ def test_schedules() -> None:
     torch.testing.assert_close(steady - changing, 0.25 * grads)
 
 
+@dataclass(frozen=True)
+class Missing(Schedule):
+    """Knows the first step alone."""
+
+    def at(self, step: int) -> float:
+        return 0.1 if step == 1 else math.nan
+
+
+@pytest.mark.parametrize(
+    "optimizer", [Sgd(Exponential(0.1, 1e300)), Ftrl(Cosine(0.1, 1)), Adam(Missing()), Adagrad(Exponential(0.1, 1e39))]
+)
+def test_a_rate_that_no_step_can_take_is_said_before_anything_changes(optimizer: Optimizer) -> None:
+    """Though another group of tables would have learned before."""
+    first = TableConfig("first", 3, optimizer=Adagrad(0.1))
+    engine = EmbeddingEngine(
+        [EmbeddingFeature("f", first), EmbeddingFeature("g", TableConfig("t", 2, "float32", optimizer=optimizer))]
+    )
+    batch = {name: bag([1, 2])["f"] for name in "fg"}
+
+    def learn() -> None:
+        sum(out.sum() for out in engine(batch).values()).backward()
+        engine.step()
+
+    learn()
+    while engine.steps < 3:
+        before = engine.state_dict()
+        try:
+            learn()
+        except OptionError as error:
+            assert "a schedule whose learning rate cannot be taken" in str(error)
+            break
+    else:
+        pytest.fail("every rate was taken")
+    after = engine.state_dict()
+    assert all(torch.equal(x, after[name]) for name, x in before.items() if not name.endswith("use"))
+    assert engine.steps == before["steps"] and all(x.isfinite().all() for x in after.values())
+
+
 @pytest.mark.parametrize(
     "make",
     [
@@ -264,6 +303,22 @@ def test_schedules() -> None:
         lambda: Adam(0.1, beta1=1.0),
         lambda: Ftrl(0.1, 0.0),
         lambda: Ftrl(0.1, l1=-1.0),
+        lambda: Sgd(-0.1),
+        lambda: Adam(math.nan),
+        lambda: RowWiseAdagrad(math.inf),
+        lambda: Adagrad(1e39),
+        lambda: Sgd(10**400),
+        lambda: AdamW(None),  # type: ignore[arg-type]
+        lambda: Adagrad("0.1"),  # type: ignore[arg-type]
+        lambda: Ftrl(0.0),
+        lambda: Ftrl(1e-50),
+        lambda: Adagrad(eps=math.nan),
+        lambda: Adagrad(initial_accumulator_value=math.inf),
+        lambda: Cosine(0.1, 0),
+        lambda: Exponential(0.1, 0.5, 0),
+        lambda: Exponential(0.1, -0.5),
+        lambda: WarmUp(0.1, -1),
+        lambda: EmbeddingEngine([EmbeddingFeature("f", TableConfig("t", 2))], evict_every=-1),
         lambda: GradientPolicy("ignore"),
         lambda: GradientPolicy("clip"),
         lambda: GradientPolicy(max_norm=0.0),
