@@ -21,6 +21,8 @@ from colonnade.train.loops import feature as w
 from colonnade.train.segments import LAYOUTS_KEPT, Layout
 
 Array = npt.NDArray[Any]
+CPU = torch.device("cpu")
+"""Where memory lies, whatever the default device is."""
 PARALLEL_BYTES = 1 << 20
 """So much is worth more than one thread."""
 ITEMS_A_THREAD = 4
@@ -61,7 +63,7 @@ class CpuPooling:
     def _empty(self, count: int) -> torch.Tensor:
         block = self._room.take(4 * count) if 4 * count >= LEAST_LENT else None
         if block is None:
-            return torch.empty(count, dtype=torch.float32)
+            return torch.empty(count, dtype=torch.float32, device=CPU)
         return torch.from_numpy(block[: 4 * count].view(np.float32))
 
     def pool(self, batch: Batch, rows: Sequence[torch.Tensor], flats: Sequence[torch.Tensor]) -> None:
@@ -81,7 +83,9 @@ class CpuPooling:
         """Add the gradient of the outputs to those of rows and weights. given: of each flat (None: none)."""
         batch, rows = _plain(batch), [x.contiguous() for x in rows]
         features = self._described(batch, rows, flats)
-        known = [torch.zeros(0, dtype=torch.float32) if g is None else g.float().contiguous() for g in given]
+        known = [
+            torch.zeros(0, dtype=torch.float32, device=CPU) if g is None else g.float().contiguous() for g in given
+        ]
         features[:, w.GRADS // 8] = _addresses(grads)[self._rows]
         features[:, w.GRAD_OUT // 8] = _addresses(known)[self._flats] + self._places(batch)
         at = 0 if of_weights is None else of_weights.data_ptr()

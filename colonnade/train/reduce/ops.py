@@ -107,8 +107,8 @@ def _spread_cpu(
     given: the gradients of the flats (None: none).   deterministic: the same bits each time.
     """
     shapes = [x.shape for x in rows]
-    flat = torch.zeros(starts_of(shapes)[-1], dtype=torch.float32)
-    made = torch.zeros(inverse.shape, dtype=torch.float32) if of_weights else None
+    flat = torch.zeros(starts_of(shapes)[-1], dtype=torch.float32, device=inverse.device)
+    made = torch.zeros(inverse.shape, dtype=torch.float32, device=inverse.device) if of_weights else None
     grads = matrices_in(flat, shapes)
     batch = offsets, inverse, weights
     known = [stored(g) for g in given]  # torch sees to that in lists, but not where some may be missing

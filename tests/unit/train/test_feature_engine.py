@@ -260,3 +260,20 @@ def test_a_compiled_model_learns_what_the_model_learns(joined: bool) -> None:
             made.step()
         found.append(made.state_dict())
     assert all(torch.equal(x, found[1][name]) for name, x in found[0].items())
+
+
+def test_the_default_device_of_the_process_is_not_that_of_the_host() -> None:
+    """Loops write by address, so what they write to has to lie there."""
+    found, given = [], batch()
+    for device in ("cpu", "meta"):
+        with torch.device(device):
+            made = engine(optimizer=Adam(0.1), tables={"city": TableConfig("city", 4, admission=ByCount(2))})
+            for _ in range(3):
+                outputs = made(given).values()
+                parts = [x.values if isinstance(x, RaggedRows) else x for x in outputs]
+                torch.stack([x.sin().sum() for x in parts]).sum().backward()
+                made.step()
+            made.load_state_dict(made.state_dict())
+            table = made.embedding.table("item")
+            found.append([*made.state_dict().values(), *parts, *table.read(table.ids())])
+    assert all(torch.equal(x, y) for x, y in zip(*found, strict=True))
