@@ -48,7 +48,8 @@ def splat(builder: Any, value: Any, vector: ir.VectorType) -> Any:
 class Vectors:
     """What is done to `count` values at once: those of a register, of several, or of a part of one.
 
-    lanes: the value in every lane.
+    lanes: the value in every lane.   multiply_add: `a * b + c`, rounded once where the CPU does both at once.
+    positive: `0` in lanes where a < 0, else `a`.
     """
 
     count: int
@@ -60,6 +61,8 @@ class Vectors:
     sub: Any
     mul: Any
     div: Any
+    multiply_add: Any
+    positive: Any
 
 
 @cache
@@ -84,14 +87,48 @@ def vectors(count: int) -> Vectors:
 
         return kind(types.float32), generate
 
+    @intrinsic
+    def multiply_add(typing: Any, a: Any, b: Any, c: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            function = ir.FunctionType(vector, [vector] * 3)
+            return builder.call(
+                cgutils.get_or_insert_function(builder.module, function, f"llvm.fmuladd.v{count}f32"), args
+            )
+
+        return kind(kind, kind, kind), generate
+
+    @intrinsic
+    def positive(typing: Any, a: Any) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+            zeros = ir.Constant(vector, [0.0] * count)
+            return builder.select(builder.fcmp_ordered("<", args[0], zeros), zeros, args[0])
+
+        return kind(kind), generate
+
     operations = (lanewise(name) for name in ("fadd", "fsub", "fmul", "fdiv"))
-    return Vectors(count, kind, loading(vector, kind), storing(vector, kind), lanes, *operations)
+    return Vectors(
+        count, kind, loading(vector, kind), storing(vector, kind), lanes, *operations, multiply_add, positive
+    )
 
 
 _EIGHT = vectors(LANES)
 LANES_TYPE = _EIGHT.type
 load_lanes, store_lanes, lanes = _EIGHT.load, _EIGHT.store, _EIGHT.lanes
 add_lanes, sub_lanes, mul_lanes, div_lanes = _EIGHT.add, _EIGHT.sub, _EIGHT.mul, _EIGHT.div
+multiply_add, positive_lanes = _EIGHT.multiply_add, _EIGHT.positive
+
+
+@intrinsic
+def _has_wide_registers(typing: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        _, _, features = context.codegen().magic_tuple()
+        return ir.Constant(ir.IntType(1), int("+avx512f" in features.split(",")))
+
+    return types.boolean(), generate
+
+
+has_wide_registers = _has_wide_registers
+"""Whether the CPU that code is made for has registers of sixteen float32, and 32 of them: known to the compiler."""
 
 
 @inlined
@@ -122,28 +159,6 @@ def _extreme(order: str) -> Any:
 
 
 min_lanes, max_lanes = _extreme("<"), _extreme(">")
-
-
-@intrinsic
-def multiply_add(typing: Any, a: Any, b: Any, c: Any) -> Any:
-    """`a * b + c`, rounded once where the CPU does both at once."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(VECTOR, [VECTOR] * 3)
-        return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.fmuladd.v{LANES}f32"), args)
-
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE, LANES_TYPE), generate
-
-
-@intrinsic
-def positive_lanes(typing: Any, a: Any) -> Any:
-    """`0` in lanes where a < 0, else `a`."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        zeros = ir.Constant(VECTOR, [0.0] * LANES)
-        return builder.select(builder.fcmp_ordered("<", args[0], zeros), zeros, args[0])
-
-    return LANES_TYPE(LANES_TYPE), generate
 
 
 @intrinsic

@@ -17,6 +17,7 @@ import numpy as np
 from colonnade.backends.lanes import (
     LANES,
     add_lanes,
+    has_wide_registers,
     lane_of,
     lanes,
     load_lanes,
@@ -25,6 +26,7 @@ from colonnade.backends.lanes import (
     store_lanes,
 )
 from colonnade.backends.memory import kernel, load_f32, store_f32
+from colonnade.backends.tape.wide_products import TOGETHER, wide_panels
 
 HALF = 4 * LANES
 WIDE = 2 * HALF
@@ -178,11 +180,14 @@ def _panels(
     begins: bool,
 ) -> None:
     """Six rows at a time."""
-    k, j = 0, n - n % PANEL
+    k, j, wide = 0, n - n % PANEL, 0
+    if has_wide_registers():
+        wide = n - n % TOGETHER
+        wide_panels(out, so, a, sa, matrix, bias, relu, rows, inner, wide, begins)
     while k < inner:
         count = min(BLOCK, inner - k)
         last = k + count == inner
-        for first in range(0, j, PANEL):
+        for first in range(wide, j, PANEL):
             panel = matrix + 4 * first * inner + WIDE * k
             added, cut = bias + 4 * first if last and bias else 0, relu and last
             for r in range(0, rows, ROWS):

@@ -17,7 +17,7 @@ from colonnade.backends.code_cache import CodeCache, Results
 from colonnade.backends.dense import DensePlan
 from colonnade.backends.memory import address_of
 from colonnade.backends.pool import POOL
-from colonnade.backends.tape import kernels, products, sparse
+from colonnade.backends.tape import kernels, products, sparse, wide_products
 from colonnade.backends.tape import words as w
 from colonnade.errors import ShapeError
 
@@ -172,7 +172,8 @@ class Code:
 
 
 def _sources() -> Iterable[Path]:
-    return (Path(str(module.__file__)) for module in (kernels, products, sparse, w, lanes, memory, jobs, atomics))
+    modules = (kernels, products, wide_products, sparse, w, lanes, memory, jobs, atomics)
+    return (Path(str(module.__file__)) for module in modules)
 
 
 def _results() -> Results:

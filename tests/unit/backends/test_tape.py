@@ -223,7 +223,7 @@ def test_products(product: str) -> None:
 
 
 @pytest.mark.parametrize("inner", [1, 255, 256, 257, 600])
-@pytest.mark.parametrize("outer", [1, 8, 9, 16, 31, 40])
+@pytest.mark.parametrize("outer", [1, 8, 9, 16, 31, 40, 64, 71])
 def test_products_of_any_size_are_one_sum_a_result(inner: int, outer: int) -> None:
     torch.manual_seed(inner * outer)
     params = {"m": torch.randn(outer, inner), "b": torch.randn(outer), "number": torch.tensor(0.5)}
