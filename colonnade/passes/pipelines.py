@@ -33,6 +33,7 @@ from colonnade.passes.pool_places import PoolPlaces
 from colonnade.passes.pool_segments import PoolSegments
 from colonnade.passes.pool_single_rows import PoolSingleRows
 from colonnade.passes.ragged_inputs import RaggedInputs
+from colonnade.passes.row_ids import RowIds
 from colonnade.passes.scatter_weights import ScatterWeights
 from colonnade.passes.spread_rows import SpreadRows
 from colonnade.passes.sum_rows import SumRows
@@ -64,6 +65,7 @@ COLUMNS: tuple[Pass, ...] = (
     MergeUnique(),  # before pooling is matched: the pooling's data is then the table
     PoolSingleRows(),  # after filling: rows are then iota; what stays is pooled
     MergeTrimmed(),  # beside merge-empty-rows, which takes what was filled
+    RowIds(),  # before pool-segments, which takes sums by row numbers that are sorted
     PoolSegments(),  # beside merge-trimmed: both take rows that are not filled
     SumRows(),  # after pool-segments, which takes sums of looked up rows: what is left is added up in the dense rest
     MergeEmptyRows(),  # after pool-single-rows, which is the cheaper form

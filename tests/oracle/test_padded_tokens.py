@@ -266,12 +266,36 @@ def how_many(tf: Any, module: Any, x: Any) -> Any:
     return tf.reduce_sum(tf.cast(tf.not_equal(tf.strings.split(x, ",").to_tensor("#"), "#"), tf.float32), 1)
 
 
+def of_rows(tf: Any, words: Any, rows: Any) -> Any:
+    return words.with_values(rows)
+
+
+def ragged_mean(tf: Any, module: Any, x: Any) -> Any:
+    """Words are never padded: rows say where they are."""
+    words = tf.strings.split(x, ",")
+    return tf.reduce_mean(of_rows(tf, words, tf.gather(module.table, looked_up(module, words.values))), 1)
+
+
+def ragged_sum(tf: Any, module: Any, x: Any) -> Any:
+    """Rows without a word, the last ones among them."""
+    words = tf.strings.split(x)
+    rows = tf.gather(module.table, tf.strings.to_hash_bucket_fast(words.values, 8))
+    return tf.reduce_sum(of_rows(tf, words, rows), 1)
+
+
+def ragged_and_sparse(tf: Any, module: Any, x: Any) -> Any:
+    words = tf.strings.split(x, ",")
+    ids = words.with_values(tf.strings.to_hash_bucket_fast(words.values, 8))
+    pooled = tf.nn.safe_embedding_lookup_sparse(module.table, ids.to_sparse(), combiner="sqrtn")
+    return tf.concat([pooled, tf.reduce_sum(tf.gather(module.table, ids.to_tensor(shape=(None, 3))), 1)], 1)
+
+
 PADDED = {
     f.__name__: f
     for f in (
         *(without_a_mask, default_is_a_word, default_is_unknown, outside_the_table, of_some_width),
         *(pooled_over_a_width, every_vector, ids_of_their_own, vectors, averaged_by_words, averaged_where_known),
-        *(attended, two_lookups, how_many),
+        *(attended, two_lookups, how_many, ragged_mean, ragged_sum, ragged_and_sparse),
     )
 }
 

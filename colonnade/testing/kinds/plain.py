@@ -135,6 +135,31 @@ def _padded_norms(tf: Any, x: dict[str, Any], name: str) -> Any:
     return x["x"].with_values(tf.nn.embedding_lookup(table, x["x"].values, max_norm=0.5)).to_tensor()
 
 
+def _words_times_mask(tf: Any, x: dict[str, Any], name: str) -> Any:
+    said = tf.strings.split(tf.reshape(x["x"], [-1])).to_tensor()
+    keep = tf.cast(tf.not_equal(said, ""), tf.float32)[..., tf.newaxis]
+    rows = tf.nn.embedding_lookup(_table(tf, name), tf.strings.to_hash_bucket_fast(said, 10))
+    return tf.math.divide_no_nan(tf.reduce_sum(rows * keep, 1), tf.reduce_sum(keep, 1))
+
+
+def _words_in_places(tf: Any, x: dict[str, Any], name: str) -> Any:
+    said = tf.strings.split(tf.reshape(x["x"], [-1])).to_tensor(shape=(None, 3))
+    return tf.nn.embedding_lookup(_table(tf, name), tf.strings.to_hash_bucket_fast(said, 10))
+
+
+def _ragged_words(tf: Any, x: dict[str, Any], name: str) -> Any:
+    said = tf.strings.split(tf.reshape(x["x"], [-1]), ",")
+    return _ragged_mean(tf, {"x": said.with_values(tf.strings.to_hash_bucket_fast(said.values, 10))}, name)
+
+
+def _cut(tf: Any, x: dict[str, Any], name: str) -> Any:
+    return tf.nn.embedding_lookup(_table(tf, name), x["x"].to_tensor(shape=(None, 2)))
+
+
+def _both_levels_padded(tf: Any, x: dict[str, Any], name: str) -> Any:
+    return tf.nn.embedding_lookup(_table(tf, name), x["x"].merge_dims(1, 2).to_tensor())
+
+
 def _remainder_in_parts(tf: Any, x: dict[str, Any], name: str) -> Any:
     parts = [_table(tf, f"{name}_{k}", 5) for k in range(2)]
     return tf.compat.v1.nn.embedding_lookup(parts, tf.reshape(x["x"], [-1]) % 10, partition_strategy="div")
@@ -191,6 +216,13 @@ PLAIN: dict[str, Plain] = {
     "sequence of buckets, ragged": Plain((replace(floats(3), form="ragged"),), _padded_buckets),
     "max_norm, padded": Plain((replace(ids(3, pool=range(10)), form="ragged"),), _padded_norms),
     "words split, padded and masked": Plain((words(),), _padded_words),
+    "words split, masked by a product": Plain((words(),), _words_times_mask),
+    "words split, places of a width": Plain((words(),), _words_in_places),
+    "words split, ragged mean": Plain((words(),), _ragged_words),
+    "ragged inputs, places of a width": Plain((replace(ids(3, pool=range(10)), form="ragged"),), _cut),
+    "ragged inputs of two levels, padded at once": Plain(
+        (replace(ids(3, pool=range(10)), form="nested"),), _both_levels_padded
+    ),
     "sparse inputs": Plain((replace(SEVERAL, form="sparse"),), _of_sparse),
     "ragged inputs of two levels": Plain((replace(ids(3, pool=range(10)), form="nested"),), _inner_first),
     "ragged inputs of two levels, at once": Plain((replace(ids(3, pool=range(10)), form="nested"),), _both_levels),
