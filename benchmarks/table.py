@@ -98,14 +98,19 @@ def rendered_train(path: Path) -> str:
     for line in path.read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         found[row["case"], row["what"], row["batch"]] = row
-    lines = ["| case | part | ids or rows | Colonnade | an id | torch | ratio |", "|---|---|---:|---:|---:|---:|---:|"]
+    lines = [
+        "| case | part | ids or rows | Colonnade | an id | torch | ratio | FBGEMM, ids ready | ratio |",
+        "|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
     places: dict[str, dict[str, None]] = {}
     order = {case: place for place, case in enumerate(dict.fromkeys(case for case, _, _ in found))}
     for row in sorted(found.values(), key=lambda r: (r["what"] != "loop", order[r["case"]])):
         ours, theirs = row["sides"]["ours"], row["sides"]["torch"]
         each = f"{1e9 * ours['p50'] / row['units']:.1f} ns"
         numbers = (f"{row['units']:,}", _quantiles(ours), each, _quantiles(theirs), f"{row['ratio']:.1f}")
-        lines.append("| " + " | ".join((row["case"], row["what"], *numbers)) + " |")
+        peer = row["sides"].get("FBGEMM, ids ready")
+        beside = (_quantiles(peer), f"{peer['p50'] / ours['p50']:.1f}") if peer else ("", "")
+        lines.append("| " + " | ".join((row["case"], row["what"], *numbers, *beside)) + " |")
         machine, versions = row["machine"], row["versions"]
         where = f"{machine['cpu']}, {machine['cores']} cores, one thread a side; torch {versions['torch']}"
         place = f"{where}, numba {versions['numba']}; commit {row['commit'] or 'unknown'}, {row['date'][:10]}."

@@ -32,9 +32,13 @@ def main(
     write: Annotated[bool, typer.Option("--write/--no-write", help="Append the rows to the results.")] = True,
 ) -> None:
     """Check every case, then time it."""
+    known = [*CASES, *WHOLE]
+    unknown = [name for name in names or () if name not in known]
+    if unknown:
+        raise typer.BadParameter(f"{', '.join(unknown)}: cases are {', '.join(known)}")
     torch.set_num_threads(1)
     red = 0
-    for name in names or [*CASES, *WHOLE]:
+    for name in names or known:
         for row in _loops(name, (count,) if count else COUNTS, runs) if name in CASES else _whole(name, runs):
             if row is None:
                 red += 1

@@ -2,13 +2,15 @@
 
 What torch is not charged for: its tables have just the rows that the batches ask for, and ids come as numbers of these
 rows; it gives the network a dense number for nothing. What it does is one vectorised call an op of each feature
-(`benchmarks.features`), `embedding_bag`, backward with sparse gradients, and the optimizer's step.
+(`benchmarks.features`), `embedding_bag`, backward with sparse gradients, and the optimizer's step. FBGEMM, where it is
+installed and the tables are small, has dense tables, and ids that are ready.
 
 Legend: B batch rows; W width of all outputs; D embedding_dim.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +19,7 @@ import numpy as np
 import torch
 
 from benchmarks.features import OpAtATime
+from benchmarks.train import fbgemm
 from colonnade.core.ragged import Ragged
 from colonnade.frontends.feature import Feature, FieldSpec
 from colonnade.frontends.feature_set import FeatureSet
@@ -97,8 +100,19 @@ def _table(feature: Feature) -> str:
     return feature.embedding.table
 
 
-def sides(features: FeatureSet, batches: Sequence[Batch], optimizer: Optimizer) -> Sides:
-    """Both sides, their tables equal."""
+def _peers(engine: FeatureEngine, rows: int | None) -> list[fbgemm.Fbgemm]:
+    if rows is None or not fbgemm.is_installed():
+        return []
+    ids = torch.arange(rows)
+    tables = [engine.embedding.table(_table(f)).read(ids)[0] for f in engine.features.features]
+    return [fbgemm.Fbgemm(engine.features, tables, RATE)]
+
+
+def sides(features: FeatureSet, batches: Sequence[Batch], optimizer: Optimizer, rows: int | None = None) -> Sides:
+    """Both sides, their tables equal.
+
+    rows: of every table, one a feature, whose ids are 0 to rows - 1: FBGEMM is measured then, where it is installed.
+    """
     pooled = [f.name for f in features.features if f.embedding is not None and f.embedding.pooling != "none"]
     dense = [f.name for f in features.features if f.is_dense]
     alone = [f.name for f in features.features if f.embedding is not None and f.embedding.pooling == "none"]
@@ -108,7 +122,7 @@ def sides(features: FeatureSet, batches: Sequence[Batch], optimizer: Optimizer) 
         engine(batch)
     engine.zero_grad()
     theirs = Torch(engine, batches, optimizer)
-    turn = {"ours": 0, "torch": 0}
+    turn: Counter[str] = Counter()
 
     def chosen(side: str) -> int:
         turn[side] += 1
@@ -128,6 +142,7 @@ def sides(features: FeatureSet, batches: Sequence[Batch], optimizer: Optimizer) 
         for k in range(len(batches))
     ]
     engine.zero_grad()
+    peers = _peers(engine, rows)
 
     def forward() -> None:
         with torch.no_grad():
@@ -152,8 +167,14 @@ def sides(features: FeatureSet, batches: Sequence[Batch], optimizer: Optimizer) 
         near = {"rtol": 1e-3, "atol": 1e-4}
         with torch.no_grad():
             same = all(torch.allclose(a, b, **near) for a, b in zip(our_outputs(0), their_outputs(0), strict=True))
+        same = same and all(peer.gives(batches[0], our_outputs(0)[0], near) for peer in peers)
+        engine.zero_grad()
         step(0)
         their_step(0)
+        for peer in peers:
+            peer.learn(batches[0], grads[0][0])
+        with torch.no_grad():
+            same = same and all(peer.gives(batches[0], our_outputs(0)[0], near) for peer in peers)
         return same and all(
             torch.allclose(engine.embedding.table(name).read(theirs.ids[name])[0], table.detach(), **near)
             for name, table in theirs.tables.items()
@@ -162,7 +183,9 @@ def sides(features: FeatureSet, batches: Sequence[Batch], optimizer: Optimizer) 
     ids = int(np.mean([len(engine.transform(batch).ids) for batch in batches]))
     size = int(our_outputs(0)[0].shape[0])
     engine.zero_grad()
-    calls = {"forward": {"ours": forward, "torch": their_forward}, "step": {"ours": step, "torch": their_step}}
+    own = {"forward": {"ours": forward, "torch": their_forward}, "step": {"ours": step, "torch": their_step}}
+    more = [peer.calls(batches, [g[0] for g in grads], chosen) for peer in peers]
+    calls = {what: sides | {side: call for m in more for side, call in m[what].items()} for what, sides in own.items()}
     return Sides(calls, agree, size, ids)
 
 
@@ -177,7 +200,7 @@ def thousand() -> Sides:
     )
     rng = np.random.default_rng(0)
     batches = [{name: rng.uniform(-3.1, 3.1, 256).astype(np.float32) for name in names} for _ in range(NUM_BATCHES)]
-    return sides(features, batches, Sgd(RATE))
+    return sides(features, batches, Sgd(RATE), rows)
 
 
 def published(name: str) -> Sides:
