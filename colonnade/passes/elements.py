@@ -29,6 +29,7 @@ from colonnade.ops.add_position import AddPosition
 from colonnade.ops.at_least import AtLeast
 from colonnade.ops.at_most import AtMost
 from colonnade.ops.cast import BOUNDS, DTYPES, Cast
+from colonnade.ops.clip import Clip
 from colonnade.ops.graph._on_host import OnHost
 from colonnade.ops.graph.add import Add
 from colonnade.ops.graph.compare import Compare
@@ -39,6 +40,8 @@ from colonnade.ops.graph.gather_nd import GatherNd
 from colonnade.ops.graph.logical_and import LogicalAnd
 from colonnade.ops.graph.logical_not import LogicalNot
 from colonnade.ops.graph.logical_or import LogicalOr
+from colonnade.ops.graph.maximum import Maximum
+from colonnade.ops.graph.minimum import Minimum
 from colonnade.ops.graph.parse_example import ParseExample
 from colonnade.ops.graph.placeholder import Placeholder
 from colonnade.ops.graph.ragged_input import RaggedInput
@@ -240,6 +243,7 @@ class Reader:
             (Select, self._selected),
             (Add, self._added),
             (FloorMod, self._remainder),
+            (Maximum | Minimum, self._bounded),
             (SparseToDense, self._filled),
             (RowsToDense, self._padded),
         )
@@ -743,6 +747,23 @@ class Reader:
         op = Vocabulary(none, none, 0, divisor, "floor_mod") if signed else Mod(divisor)
         made = Apply(op, expr)
         return Elements(made if dtype == "int64" else Apply(Cast("int32"), made), read.domain)
+
+    def _bounded(self, node: Node) -> Elements | Reject:
+        """`maximum(ids, n)` or `minimum(ids, n)`, n one integer."""
+        op = op_of(node)
+        for x, other in (args_of(node), args_of(node)[::-1]):
+            bound, dtype = whole(other), facts_of(x).dtype
+            if not isinstance(bound, int) or dtype not in ("int32", "int64"):
+                continue
+            if facts_of(x).shape is None or facts_of(x).shape != facts_of(node).shape:
+                return Reject("the ids that are held to a bound are broadcast")
+            read = self.elements(x)
+            if isinstance(read, Reject):
+                return read
+            expr = read.expr if dtype == "int64" else Apply(Cast("int64"), read.expr)
+            made = Apply(Clip(bound, MOST) if isinstance(op, Maximum) else Clip(LEAST, bound), expr)
+            return Elements(made if dtype == "int64" else Apply(Cast("int32"), made), read.domain)
+        return Reject("ids are held to what is not one integer")
 
     def _filled(self, node: Node) -> Elements | Reject:
         """`sparse_to_dense(where(x != key), shape, ids, default)`: the ids of the elements kept, else the default."""

@@ -66,3 +66,54 @@ def test_ids_of_dtypes_that_no_column_reads(dtype: str, tmp_path: Path) -> None:
     """They are looked up in the dense rest."""
     path = saved(tmp_path / "m", lambda tf: looked_up(tf, dtype, lambda tf, x: tf.cast(x, tf.int32), False))
     agrees(path, "cpu", np.array([1, 0, 1, 0]).astype(dtype), 0)
+
+
+def known(tf: Any, x: Any) -> Any:
+    """-1 for words that are unknown."""
+    keys = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([299, 7], tf.int64))
+    return tf.lookup.StaticHashTable(keys, -1).lookup(x)
+
+
+ENDS = np.array([-(2**63), -1, 0, 5, 299, 300, 2**31, 2**63 - 1])
+BOUNDED: dict[str, tuple[str, Ids, Any]] = {
+    "unknown words": ("string", lambda tf, x: tf.maximum(known(tf, x), 0), WORDS),
+    "both ends": ("int64", lambda tf, x: tf.clip_by_value(x, 0, 299), ENDS),
+    "one constant first": ("int64", lambda tf, x: tf.minimum(np.int64(5), tf.maximum(np.int64(2), x)), ENDS),
+    "below the least": ("int64", lambda tf, x: tf.maximum(x, -(2**63)), NUMBERS),
+    "int32": ("int32", lambda tf, x: tf.clip_by_value(x, 3, 7), np.array([-(2**31), 4, 2**31 - 1, 5], np.int32)),
+    "a hash": ("string", lambda tf, x: tf.minimum(tf.strings.to_hash_bucket_fast(x, 1000), 299), WORDS),
+    "buckets": (
+        "float32",
+        lambda tf, x: tf.minimum(tf.raw_ops.Bucketize(input=x, boundaries=[0.0, 1.0, 2.0]), 2),
+        np.float32([-1, 0.5, np.nan, 9]),
+    ),
+}
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("case", BOUNDED)
+def test_ids_that_are_held_to_bounds(case: str, target: str, tmp_path: Path) -> None:
+    dtype, ids, value = BOUNDED[case]
+    agrees(saved(tmp_path / "m", lambda tf: looked_up(tf, dtype, ids, False)), target, value, 1)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_bounds_for_each_row_are_of_the_dense_rest(target: str, tmp_path: Path) -> None:
+    """What is no one number stays what it is."""
+    bounds = np.array([[1], [5]])
+    path = saved(tmp_path / "m", lambda tf: looked_up(tf, "int64", lambda tf, x: tf.minimum(x, bounds), False))
+    agrees(path, target, NUMBERS, 0)
+
+
+def test_known_words_under_a_mask_of_their_ids(tmp_path: Path) -> None:
+    """As a table that says -1 is used: the row of a known word, zeros for others."""
+
+    def build(tf: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        x = tf.compat.v1.placeholder("string", [None], "x")
+        ids = known(tf, x)
+        rows = tf.gather(tf.compat.v1.get_variable("t", (300, 4), initializer=counted(tf)), tf.maximum(ids, 0))
+        return {"x": x}, {"out": tf.where(ids[:, None] >= 0, rows, tf.zeros_like(rows))}
+
+    path = saved(tmp_path / "m", build)
+    for target in TARGETS:
+        agrees(path, target, WORDS, 2)
