@@ -164,6 +164,24 @@ def allowed_of_column(
     return limit
 
 
+def added_rtol(program: Program, feed: Mapping[str, Array], rows: Mapping[str, int]) -> float:
+    """What pooled rows add to `dense_rtol`: 4 * eps * sqrt of the most elements that a row of any column adds up.
+
+    rows: of each buffer.   Facts: 0 where no row adds any; a lookup of one row rounds nothing.
+    """
+    most = max((_most_added(c, program, feed, rows[c.slots[0].output]) for c in program.columns), default=0)
+    return 4 * EPS * math.sqrt(most) if most > 1 else 0.0
+
+
+def _most_added(column: Column, program: Program, feed: Mapping[str, Array], rows: int) -> int:
+    if column.table is None or column.pooling in ("none", "max"):
+        return 0
+    if any(program.input(name).is_elements for name in fields_read(column)):
+        return 1
+    counts_B = torch.bincount(elements_read(column, program, feed, rows).rows, minlength=rows)
+    return int(counts_B.max()) if len(counts_B) else 0
+
+
 def _may_overflow(counts_B: Array, factors_E: Array, rows_E: Array) -> NDArray[np.bool_]:
     """The rows of several elements whose finite weights add up to more than float32 holds."""
     total_B = np.zeros(len(counts_B))
@@ -207,7 +225,8 @@ def dense_rtol(program: Program) -> float:
 
     A sum of k rounded products is off by about sqrt(k) * eps of their size, in each of two orders of addition; layers
     add up. Twice that for either side. The rest's own is the longest way through it: 1 for a line that rounds, and for
-    one that adds numbers up without a matrix, the root of the widest buffer.
+    one that adds numbers up without a matrix, the root of the widest buffer. What the rows of a request add up comes on
+    top (`added_rtol`).
     """
     matrices = {name: _fan_in(name, shape) for name, _, shape in program.params if len(shape) == 2}
     return 4 * EPS * (1 + sum(map(math.sqrt, matrices.values())) + _longest(program, matrices.keys()))

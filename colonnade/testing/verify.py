@@ -14,6 +14,7 @@ from colonnade.errors import ColonnadeError
 from colonnade.ir.program import Instruction, Program, Weights
 from colonnade.testing.compare import (
     Difference,
+    added_rtol,
     allowed_of_column,
     allowed_of_dense,
     dense_rtol,
@@ -221,7 +222,7 @@ def verify(
     """Compare two sides at every point of the program, request by request.
 
     Tolerance: columns and concats bit for bit where a row pools at most one element, else `allowed_of_column`; dense
-    values within `dense_rtol`; what follows a step is equal, or a flip within the tolerance of the step.
+    values within `dense_rtol` and `added_rtol`; what follows a step is equal, or a flip within that of the step.
     """
     points = points_of(program)
     verdict = Verdict(oracle.name, dense_rtol(program), {p.key: PointResult(p) for p in points})
@@ -249,6 +250,7 @@ class _Check:
     shown: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.rtol = self.verdict.rtol  # of the request
         self.steps: dict[str, tuple[Instruction, str]] = {}
         for line, kind in steps(self.program):
             for point in self.points:
@@ -321,6 +323,8 @@ class _Check:
         self.verdict.overflow += int(overflow.sum())
         rows = {b.name: len(mine[f"concat:{b.name}"]) for b in self.program.buffers}
         allowed = self._allowed(feed, rows)
+        self.rtol = dense_rtol(self.program) + added_rtol(self.program, feed, rows)
+        self.verdict.rtol = max(self.verdict.rtol, self.rtol)
         before: dict[str, tuple[Array, Array]] = {}
         for point in self.points:
             if point.key not in theirs or point.key not in mine:
@@ -336,7 +340,7 @@ class _Check:
                 if not request.rows:
                     continue  # sizes of nothing differ: TensorFlow's reshapes of no elements say 1 where ours say 0
                 got = _cut(got, want)
-                limit = allowed_of_dense(want, self.verdict.rtol)
+                limit = allowed_of_dense(want, self.rtol)
                 result.add(self._dense(got, want, limit, overflow), request.name)
                 before[point.key] = (want, np.broadcast_to(np.asarray(limit), want.shape))
             else:
@@ -367,7 +371,7 @@ class _Check:
                     others[slot.offset : slot.offset + slot.width] = False
         if others.any() and want.shape == limit.shape:
             limit[:, others] = np.broadcast_to(
-                np.asarray(allowed_of_dense(want[:, others], self.verdict.rtol)), (len(want), int(others.sum()))
+                np.asarray(allowed_of_dense(want[:, others], self.rtol)), (len(want), int(others.sum()))
             )
             limit[np.ix_(overflow, others)] = np.inf
         return difference(got, want, limit)
@@ -392,7 +396,7 @@ class _Check:
         if value in self.buffers:
             result.add(self._concat(value, pair, allowed, overflow), request.name)
             return
-        found = self._dense(got, want, allowed_of_dense(want, self.verdict.rtol), overflow)
+        found = self._dense(got, want, allowed_of_dense(want, self.rtol), overflow)
         if found.outside and before:
             flips = list(self._flips(point, request, pair, before, overflow))
             self.verdict.flips.extend(flips)
@@ -409,7 +413,7 @@ class _Check:
     ) -> Iterator[Flip]:
         """The rows whose output differs, each with the place in front of a step that is nearest to it."""
         got, want = pair
-        limit = np.broadcast_to(np.asarray(allowed_of_dense(want, self.verdict.rtol)), want.shape)
+        limit = np.broadcast_to(np.asarray(allowed_of_dense(want, self.rtol)), want.shape)
         for row in np.flatnonzero(~overflow if len(overflow) == len(got) else np.ones(len(got), bool)):
             found = difference(got[row : row + 1], want[row : row + 1], limit[row : row + 1])
             if not found.outside:

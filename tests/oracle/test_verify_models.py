@@ -18,6 +18,7 @@ from colonnade.testing.requests import fixed_rows
 from colonnade.testing.sides import ColonnadeSide
 from colonnade.testing.tensorflow import tensorflow
 from colonnade.testing.verify import requests_for, verify
+from tests.oracle.test_padded_tokens import by_space, exported
 from tests.oracle.tf_models import counted, saved
 
 ROWS = 4
@@ -72,4 +73,9 @@ def test_tags_are_those_of_the_model_that_is_compiled(tmp_path: Path) -> None:
         builder.save()
     options = ["--tags", "serve,gpu", "--target", "reference", "--batch", "1", "--rows", "2"]
     result = CliRunner().invoke(app, ["verify", str(model), *options])
+    assert result.exit_code == 0, result.output
+
+
+def test_the_rounding_of_long_rows_is_allowed_behind_a_small_dense_rest(tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["verify", str(exported(tmp_path / "model", by_space))])
     assert result.exit_code == 0, result.output

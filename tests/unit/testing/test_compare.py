@@ -17,6 +17,7 @@ from colonnade.ops.split import Split
 from colonnade.testing.compare import (
     EPS,
     _may_overflow,
+    added_rtol,
     allowed_of_column,
     allowed_of_dense,
     dense_rtol,
@@ -144,6 +145,13 @@ def test_the_rounding_of_a_dense_rest_is_that_of_its_longest_way() -> None:
     assert dense_rtol(replace(program, dense=(short, beside, moved))) == 8 * EPS
     widest = max(b.width for b in program.buffers) ** 0.5
     assert dense_rtol(replace(program, dense=(short, beside, moved, added))) == pytest.approx(4 * EPS * (2 + widest))
+
+
+def test_rows_that_add_up_many_elements_widen_what_dense_values_may_differ_by() -> None:
+    program, feed = _split_column("mean")[1], {"x": np.array([b"a", b"a;a;a"], object)}
+    assert added_rtol(program, feed, {"b": 2}) == pytest.approx(4 * EPS * 3**0.5)
+    assert added_rtol(program, {"x": np.array([b"a", b""], object)}, {"b": 2}) == 0.0
+    assert added_rtol(_split_column("max")[1], feed, {"b": 2}) == 0.0
 
 
 @pytest.mark.parametrize(
