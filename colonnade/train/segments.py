@@ -92,6 +92,12 @@ class Layout:
             for output, column in zip(flat.outputs, flat.columns, strict=True)
         }
 
+    @cached_property
+    def read_back(self) -> tuple[bool, ...]:
+        """Of each flat whether gradients of rows depend on its values: who was the largest."""
+        largest = {s.output for s in self.segments if s.pooling == "max"}
+        return tuple(not largest.isdisjoint(flat.outputs) for flat in self.flats)
+
     @property
     def text(self) -> str:
         """The layout as text: what an operator of torch can take."""

@@ -170,7 +170,12 @@ class _Pooled(torch.autograd.Function):
             flats = pool(rows, offsets, inverse, weights, layout, sizes)
         ctx.set_materialize_grads(False)
         ctx.layout, ctx.sizes, ctx.num_rows = layout, sizes, len(rows)
-        ctx.save_for_backward(offsets, inverse, weights, *rows, *flats)
+        # What is saved may not be written in place, as `relu_` does: only what is read again is saved.
+        nothing = torch.empty(0, dtype=torch.float32, device=offsets.device)
+        of_weights = bool(ctx.needs_input_grad[4])
+        read = read_layout(layout).read_back
+        kept = [flat if of_weights or again else nothing for flat, again in zip(flats, read, strict=True)]
+        ctx.save_for_backward(offsets, inverse, weights, *rows, *kept)
         return tuple(flats)
 
     @staticmethod

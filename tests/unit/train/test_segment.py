@@ -420,3 +420,21 @@ def test_a_tangent_is_an_error(learns: bool) -> None:
         weights = torch.autograd.forward_ad.make_dual(torch.rand(3), torch.ones(3))
         with pytest.raises(NotImplementedError, match="forward mode AD"):
             bags(weights, rows)
+
+
+@pytest.mark.parametrize("pooling", ["sum", "mean", "sqrtn", "none", "max"])
+def test_outputs_may_be_written_in_place_where_no_gradient_reads_them(pooling: str) -> None:
+    elements = Elements(torch.tensor([[0, 2, 5]]), torch.tensor([0, 1, 2, 1, 0], dtype=torch.int32), (False,))
+    table = torch.randn(3, 4, generator=torch.Generator().manual_seed(1))
+    plan, grads = SegmentPlan([Segment(0, 4, pooling, 0)], [4]), []
+    for written in (False, True):
+        rows = table.clone().requires_grad_()
+        out = plan.run(elements, None, [rows])[0]
+        made = torch.relu_(out) if written else torch.relu(out)
+        if written and pooling == "max":
+            with pytest.raises(RuntimeError, match="inplace"):
+                made.square().sum().backward()
+            return
+        made.square().sum().backward()
+        grads.append(rows.grad)
+    assert torch.equal(*grads)
