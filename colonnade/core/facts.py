@@ -231,11 +231,19 @@ def as_indexed(f: Facts) -> Indexed | None:
     if values is not None and values and all(v == values[0] for v in values):
         return Indexed((), values[0])
     ints = f.ints
-    if ints is not None and len(ints) > 1:
-        step = ints[1] - ints[0]
-        if all(b - a == step for a, b in itertools.pairwise(ints)):
-            return indexed((Term(step, 1, None),), ints[0], len(ints))
-    return None
+    return None if ints is None or len(ints) < 2 else _stepped(ints)
+
+
+def _stepped(ints: tuple[int, ...]) -> Indexed | None:
+    """`c * ((i // d) % m) + ints[0]`, of numbers that are not all the same."""
+    divisor = next(i for i, x in enumerate(ints) if x != ints[0])
+    step = ints[divisor] - ints[0]
+    steps = itertools.count()
+    modulus = next(k for k in steps if k * divisor >= len(ints) or ints[k * divisor] != ints[0] + k * step)
+    term = Term(step, divisor, modulus if modulus * divisor < len(ints) else None)
+    if any(x != ints[0] + step * ((i // divisor) % modulus) for i, x in enumerate(ints)):
+        return None
+    return indexed((term,), ints[0], len(ints))
 
 
 def map_dims(f: Facts, change: Callable[[Dim], Dim]) -> Facts:
