@@ -11,12 +11,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
 from colonnade.core.consts import Const
 from colonnade.core.expr import Apply, Expr, Field
+from colonnade.core.given import is_number, is_whole
+from colonnade.errors import FeatureError
 from colonnade.ops.affine import Affine
 from colonnade.ops.at_least import AtLeast
 from colonnade.ops.at_most import AtMost
@@ -130,19 +132,21 @@ class Feature:
 
     def mod(self, divisor: int) -> Feature:
         """The unsigned remainder."""
-        return self.map(Mod(divisor))
+        return self.map(Mod(self._whole("mod", divisor)))
 
     def multi_hash(self, buckets: Sequence[int]) -> tuple[Feature, ...]:
         """Up to four features `name_0`, `name_1`, ... of fewer ids each, which together tell large ids apart."""
-        return tuple(Feature(f"{self.name}_{k}", Apply(MultiHash(k, b), self.expr)) for k, b in enumerate(buckets))
+        sizes = [self._whole("multi_hash", b) for b in buckets]
+        return tuple(Feature(f"{self.name}_{k}", Apply(MultiHash(k, b), self.expr)) for k, b in enumerate(sizes))
 
     def clip(self, least: float, most: float) -> Feature:
         """Numbers brought into an interval."""
-        return self.map(Clip(least, most))
+        return self.map(Clip(self._number("clip", least), self._number("clip", most)))
 
     def affine(self, scale: float = 1.0, shift: float = 0.0) -> Feature:
         """float32 scaled, then moved."""
-        return self.map(Affine(float(np.float32(scale)), float(np.float32(shift))))
+        by, more = (float(np.float32(self._number("affine", x))) for x in (scale, shift))
+        return self.map(Affine(by, more))
 
     def log(self) -> Feature:
         """The natural logarithm of float32."""
@@ -154,7 +158,10 @@ class Feature:
 
     def bucketize(self, boundaries: Sequence[float]) -> Feature:
         """Numbers to the number of boundaries that are not above them."""
-        return self.map(Bucketize(Const(np.asarray(boundaries, np.float32)))).map(Cast("int64"))
+        if isinstance(boundaries, str | bytes) or not isinstance(boundaries, Iterable):
+            self._refuse("bucketize", boundaries, "a list of numbers")
+        bounds = [self._number("bucketize", x) for x in boundaries]
+        return self.map(Bucketize(Const(np.asarray(bounds, np.float32)))).map(Cast("int64"))
 
     def cast(self, dtype: str) -> Feature:
         """Numbers to another dtype."""
@@ -162,8 +169,9 @@ class Feature:
 
     def vocabulary(self, keys: Sequence[Any], default: int = -1, num_oov: int = 0) -> Feature:
         """Keys to their places in a list; others to `default`, or to one of `num_oov` places from there on."""
-        array = _keys(keys)
-        return self.map(Vocabulary(Const(array), Const(np.arange(len(array))), default, num_oov))
+        array = self._keys("vocabulary", keys)
+        rest = self._whole("vocabulary", default), self._whole("vocabulary", num_oov)
+        return self.map(Vocabulary(Const(array), Const(np.arange(len(array))), *rest))
 
     # --- elements that stay -----------------------------------------------------------------------------------------
     def filter(self, predicate: ColumnOp, of: Feature | str | None = None) -> Feature:
@@ -173,16 +181,16 @@ class Feature:
 
     def drop(self, values: Iterable[Any]) -> Feature:
         """The elements that are none of some values."""
-        return self.map(Keep(), Feature(self.name, _is_none_of(self.expr, values)))
+        return self.map(Keep(), Feature(self.name, _is_none_of(self.expr, self._keys("drop", values))))
 
     def keep(self, values: Iterable[Any]) -> Feature:
         """The elements that are one of some values."""
-        keys = _keys(list(values))
+        keys = self._keys("keep", values)
         return self.map(Keep(), Feature(self.name, Apply(AtLeast(0), _place(self.expr, keys))))
 
     def mask(self, values: Iterable[Any]) -> Feature:
         """Elements that are one of some values stay, and weigh 0."""
-        return self.map(Weigh(), Feature(self.name, _is_none_of(self.expr, values)))
+        return self.map(Weigh(), Feature(self.name, _is_none_of(self.expr, self._keys("mask", values))))
 
     def weigh(self, factor: Feature | str) -> Feature:
         """Each element's weight, times the number that another feature has in its place."""
@@ -200,7 +208,8 @@ class Feature:
         they are filled up with empty lists; None: they are not.
         """
         fill = pad.encode() if isinstance(pad, str) else pad
-        return self.map(Truncate(length, keep, pad is not None, 0 if fill is None else fill))
+        size = self._whole("truncate", length)
+        return self.map(Truncate(size, keep, pad is not None, 0 if fill is None else fill))
 
     @staticmethod
     def cross(name: str, *operands: Feature | str) -> Feature:
@@ -227,12 +236,44 @@ class Feature:
 
         pooling, length: as in `Embedding`.   dtype, initializer, optimizer: of the table.
         """
-        spec = TableSpec(self.name if table is None else table, dim, dtype, initializer, optimizer)
-        return dataclasses.replace(self, embedding=Embedding(spec.name, dim, pooling, length), table=spec)
+        width, size = self._whole("embed", dim), None if length is None else self._whole("embed", length)
+        spec = TableSpec(self.name if table is None else table, width, dtype, initializer, optimizer)
+        return dataclasses.replace(self, embedding=Embedding(spec.name, width, pooling, size), table=spec)
 
     def dense(self) -> Feature:
         """The numbers themselves, as float32, `[B, width]`."""
         return dataclasses.replace(self, is_dense=True)
+
+    # --- what is given ----------------------------------------------------------------------------------------------
+    def _refuse(self, method: str, got: object, want: str) -> NoReturn:
+        raise FeatureError(
+            f"a value that {method} does not take", where=f"feature {self.name!r}", got=repr(got), want=want
+        )
+
+    def _whole(self, method: str, value: object) -> int:
+        if not is_whole(value):
+            self._refuse(method, value, "a whole number")
+        return int(cast(int, value))
+
+    def _number(self, method: str, value: object) -> float:
+        """A whole number stays one."""
+        if not is_number(value):
+            self._refuse(method, value, "a number")
+        return int(cast(int, value)) if is_whole(value) else float(cast(float, value))
+
+    def _keys(self, method: str, values: Iterable[Any]) -> np.ndarray[tuple[int, ...], np.dtype[Any]]:
+        """Strings as bytes, or int64."""
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+            self._refuse(method, values, "a list of strings or of whole numbers")
+        listed = list(values)
+        if all(isinstance(v, str | bytes) for v in listed):
+            keys = np.empty(len(listed), object)
+            keys[:] = [v.encode() if isinstance(v, str) else v for v in listed]
+            return keys
+        strange = [v for v in listed if not is_whole(v) or not -(2**63) <= v < 2**63]
+        if strange:
+            self._refuse(method, strange[0], "strings, or whole numbers of 64 bits")
+        return np.asarray(listed, np.int64)
 
 
 def _expr(source: str | Feature | Expr) -> Expr:
@@ -241,18 +282,9 @@ def _expr(source: str | Feature | Expr) -> Expr:
     return Field(source) if isinstance(source, str) else source
 
 
-def _keys(values: Sequence[Any]) -> np.ndarray[tuple[int, ...], np.dtype[Any]]:
-    """Strings as bytes, or int64."""
-    if not all(isinstance(v, str | bytes) for v in values):
-        return np.asarray(values, np.int64)
-    keys = np.empty(len(values), object)
-    keys[:] = [v.encode() if isinstance(v, str) else v for v in values]
-    return keys
-
-
 def _place(expr: Expr, keys: np.ndarray[tuple[int, ...], np.dtype[Any]]) -> Expr:
     return Apply(Vocabulary(Const(keys), Const(np.arange(len(keys))), -1), expr)
 
 
-def _is_none_of(expr: Expr, values: Iterable[Any]) -> Expr:
-    return Apply(AtMost(-1), _place(expr, _keys(list(values))))
+def _is_none_of(expr: Expr, keys: np.ndarray[tuple[int, ...], np.dtype[Any]]) -> Expr:
+    return Apply(AtMost(-1), _place(expr, keys))

@@ -16,6 +16,7 @@ import torch
 
 from colonnade.core.eager import uncompiled
 from colonnade.core.fork import Lock, in_one_thread
+from colonnade.core.given import is_whole
 from colonnade.core.ragged import Ragged
 from colonnade.errors import GradientError, OptionError, listed
 from colonnade.train.engine_state import SETTINGS, load_group, moved, saved_group
@@ -72,8 +73,8 @@ class EmbeddingEngine(torch.nn.Module):
         self.features = tuple(features)
         self.outputs = {f.name: (f.name,) for f in features} if outputs is None else dict(outputs)
         _check(self.features, self.outputs)
-        if evict_every < 0:
-            raise OptionError("eviction cannot run so often", got=f"evict_every {evict_every}", want="0 or more")
+        _check_settings(seed, budget, evict_every)
+        seed = int(seed)
         self.gradients = gradients or GradientPolicy()
         self.seed, self.evict_every = seed, evict_every
         self.budget = Budget(budget)
@@ -414,6 +415,19 @@ def _grouped(features: Sequence[EmbeddingFeature]) -> list[list[TableConfig]]:
         key = (table.embedding_dim, table.dtype, optimizer.loop, states, table.device)
         groups.setdefault(key, []).append(table)
     return list(groups.values())
+
+
+def _check_settings(seed: int, budget: int | None, evict_every: int) -> None:
+    """Errors: OptionError that lists every setting that is not what it has to be."""
+    bytes_ = 0 if budget is None else budget
+    settings = {"seed": (seed, -math.inf), "budget": (bytes_, 0), "evict_every": (evict_every, 0)}
+    wrong = [f"{name} {value!r}" for name, (value, least) in settings.items() if not is_whole(value) or value < least]
+    if wrong:
+        raise OptionError(
+            "settings of an engine that cannot be",
+            got=listed(wrong),
+            want="whole numbers; a budget (of bytes) and steps between evictions are 0 or more",
+        )
 
 
 def _check(features: Sequence[EmbeddingFeature], outputs: Mapping[str, Sequence[str]]) -> None:

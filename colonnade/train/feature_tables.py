@@ -50,6 +50,11 @@ def configs(
 
     given: whole configurations, in the place of what the features say but dim and dtype, which have to agree.
     """
+    if not isinstance(given, Mapping):
+        return {}, [f"tables {type(given).__name__}, want a dict of table name to TableConfig"]
+    strange = [f"table {name!r}: {c!r}, want a TableConfig" for name, c in given.items() if type(c) is not TableConfig]
+    if strange:
+        return {}, strange
     made: dict[str, TableConfig] = {}
     wrong = [f"table {name!r}: no feature looks it up" for name in given if name not in _names(features)]
     for spec in features.tables:

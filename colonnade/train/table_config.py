@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from colonnade.core.given import is_number, is_whole
 from colonnade.train.admission import Admission
 from colonnade.train.eviction import Eviction
 from colonnade.train.initializers import Initializer, Uniform
@@ -45,8 +46,10 @@ class TableConfig:
 
     def problems(self) -> Iterator[str]:
         """What is wrong with it."""
-        if self.embedding_dim < 1:
-            yield f"table {self.name!r}: embedding_dim {self.embedding_dim}, want at least 1"
+        if not is_whole(self.embedding_dim) or self.embedding_dim < 1:
+            yield f"table {self.name!r}: embedding_dim {self.embedding_dim!r}, want a whole number, at least 1"
+        if not is_number(self.default):
+            yield f"table {self.name!r}: default {self.default!r}, want a number"
         if self.dtype not in w.FORMS:
             yield f"table {self.name!r}: dtype {self.dtype!r}, want one of {', '.join(w.FORMS)}"
         if self.device not in (None, "cpu", "cuda"):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from colonnade.core.given import is_number
 from colonnade.errors import OptionError
 from colonnade.train.admission.admission import Admission, Admitter
 from colonnade.train.initializers.initializer import random_words
@@ -23,7 +24,7 @@ class ByProbability(Admission):
     probability: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.probability <= 1:
+        if not is_number(self.probability) or not 0 < self.probability <= 1:
             raise OptionError("an admission that cannot work", got=str(self), want="a probability above 0, to 1")
 
     def begin(self, name: str, fresh: Fresh, budget: Budget) -> Admitter:
