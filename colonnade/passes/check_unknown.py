@@ -22,7 +22,8 @@ from colonnade.ops.not_equal import NotEqual
 from colonnade.ops.vocabulary import Vocabulary
 from colonnade.ops.wrap_negative import WrapNegative
 from colonnade.passes.base import Editor, Pass, Reject
-from colonnade.passes.elements import Dense, Reader
+from colonnade.passes.domains import Dense
+from colonnade.passes.elements import Reader
 from colonnade.passes.splat import whole
 
 NOWHERE = -(2**62) - 2**31

@@ -1,8 +1,6 @@
 """Reads what a tensor of ids is made of: an expression over the elements of input fields, and which elements.
 
-A *domain* says which elements a flat tensor holds, in which order, and how they fall into batch rows. Two tensors with
-equal domains line up element by element; a vector that is the row number of each element of a domain is what an
-embedding bag pools by.
+Which they are a domain says: see `domains.py`.
 """
 
 from __future__ import annotations
@@ -68,6 +66,7 @@ from colonnade.ops.vocabulary import Vocabulary
 from colonnade.ops.wrap_negative import WrapNegative
 from colonnade.passes.base import Reject
 from colonnade.passes.chosen import by_place, chosen_name, joins_deep, renamed
+from colonnade.passes.domains import Aligned, Chosen, Dense, Domain, Elements, Kept, Lists, Open, Padded, Tokens
 from colonnade.passes.host_strings import name_of, strings_of
 from colonnade.passes.indices import column_of
 from colonnade.passes.places import TAKING, Places, of_places, places_of
@@ -77,108 +76,6 @@ LEAST, MOST = -(2**63), 2**63 - 1
 MOST_JOINS = 2
 """Operands within each other that every backend joins."""
 _OPPOSITE = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
-
-
-@dataclass(frozen=True)
-class Dense:
-    """Every element of a `[rows, width]` tensor, row-major."""
-
-    rows: Dim
-    width: int
-
-    @property
-    def size(self) -> Dim:
-        """The number of elements."""
-        return dims.mul(self.rows, self.width)
-
-
-@dataclass(frozen=True)
-class Open:
-    """Every element of a tensor of known rank whose rows have no fixed width, row-major."""
-
-    shape: Shape
-
-    @property
-    def rows(self) -> Dim:
-        """The first dim."""
-        return self.shape[0]
-
-    @property
-    def size(self) -> Dim:
-        """The number of elements."""
-        return dims.prod(self.shape)
-
-
-@dataclass(frozen=True)
-class Kept:
-    """The elements of `parent` for which every mask is true, in order."""
-
-    parent: Domain
-    masks: tuple[Expr, ...]
-
-
-@dataclass(frozen=True)
-class Tokens:
-    """The tokens of each element of `parent`, in order. `split` tells one splitting from another."""
-
-    parent: Domain
-    split: Node
-
-
-@dataclass(frozen=True)
-class Lists:
-    """The values of rows of differing lengths, row by row. `source` tells one op that makes them from another.
-
-    feature: which one, where the op makes several (features of Examples).
-    """
-
-    rows: Dim
-    source: Node
-    feature: Feature | None = None
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """Each choice of one element of each of several fields, row by row, the last field's fastest.
-
-    splits: the separators of fields whose tokens are chosen among, b"" for others; () where there is none.
-    """
-
-    rows: Dim
-    among: tuple[str, ...]
-    splits: tuple[bytes, ...] = ()
-
-
-@dataclass(frozen=True)
-class Padded:
-    """The elements of `parent` in a dense tensor, one value in the places behind each row. `source` makes it."""
-
-    parent: Domain
-    source: Node
-
-
-Domain = Dense | Open | Kept | Tokens | Lists | Chosen | Padded
-
-
-@dataclass(frozen=True)
-class Elements:
-    """A tensor that holds `expr` for each element of `domain`."""
-
-    expr: Expr
-    domain: Domain
-
-
-@dataclass(frozen=True)
-class Aligned:
-    """A feature of Examples whose rows every request must have as long as another's: checked where they are decoded.
-
-    lengths: numbers of values of both.
-    """
-
-    parse: Node
-    leader: Feature
-    follower: Feature
-    lengths: frozenset[Dim]
 
 
 @dataclass(frozen=True)

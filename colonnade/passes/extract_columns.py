@@ -31,7 +31,8 @@ from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.weighted_bag import WeightedBag
 from colonnade.passes.base import Editor, Pass, Reject
 from colonnade.passes.chosen import chosen_name
-from colonnade.passes.elements import Aligned, Chosen, Dense, Elements, Kept, Lists, Open, Padded, Reader, Tokens
+from colonnade.passes.domains import Aligned, Chosen, Dense, Elements, Kept, Lists, Open, Padded, Tokens
+from colonnade.passes.elements import Reader
 from colonnade.passes.shorter import shorter
 from colonnade.passes.single_elements import of_elements, shape_of, source_name, taken_reason
 

@@ -16,7 +16,8 @@ from colonnade.ops.graph.squeeze import Squeeze
 from colonnade.ops.graph.vocabulary import Vocabulary
 from colonnade.ops.vocabulary import Vocabulary as VocabularyColumn
 from colonnade.passes.base import Editor, Pass
-from colonnade.passes.elements import Dense, Elements, Open, Reader
+from colonnade.passes.domains import Dense, Elements, Open
+from colonnade.passes.elements import Reader
 from colonnade.passes.extract_columns import extract
 from colonnade.passes.splat import whole
 

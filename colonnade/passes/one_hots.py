@@ -40,7 +40,8 @@ from colonnade.ops.graph.tile import Tile
 from colonnade.ops.graph.where import Where
 from colonnade.passes.bags import bag
 from colonnade.passes.base import Editor, Reject, Rewrite, Rewritten
-from colonnade.passes.elements import Dense, Reader
+from colonnade.passes.domains import Dense
+from colonnade.passes.elements import Reader
 from colonnade.passes.indices import column
 from colonnade.passes.single_elements import shape_of
 from colonnade.passes.splat import splat

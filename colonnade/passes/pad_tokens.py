@@ -21,7 +21,8 @@ from colonnade.ops.graph.split_rows import SplitRows
 from colonnade.ops.graph.string_split import StringSplit
 from colonnade.ops.graph.where import Where
 from colonnade.passes.base import Editor, Reject, Rewrite, Rewritten
-from colonnade.passes.elements import Elements, Reader, at, one_of
+from colonnade.passes.domains import Elements
+from colonnade.passes.elements import Reader, at, one_of
 from colonnade.passes.host_strings import as_given, strings_of
 from colonnade.passes.indices import column_of
 from colonnade.passes.moved import Moved, behind

@@ -23,7 +23,8 @@ from colonnade.ops.not_equal import NotEqual
 from colonnade.ops.wrap_negative import WrapNegative
 from colonnade.passes.bags import bag
 from colonnade.passes.base import Editor, Reject, Rewrite, Rewritten
-from colonnade.passes.elements import Dense, Padded, Reader
+from colonnade.passes.domains import Dense, Padded
+from colonnade.passes.elements import Reader
 from colonnade.passes.splat import splat
 
 
