@@ -92,7 +92,7 @@ def demo() -> bool:
 
 
 def _report(executable: Executable, verdict: Verdict, measured: list[Measured]) -> str:
-    found = details(executable.program, executable.explanation)
+    found = details(executable.program, executable.explanation, executable.weights)
     parts = [
         html.section("Compilation", html.table(("", ""), summary_rows(found))),
         html.section("Verified against " + verdict.oracle, *_verdict(verdict)),

@@ -73,7 +73,8 @@ def _map(function: Callable[[Any, torch.Tensor], torch.Tensor]) -> Callable[...,
 def _mod(op: Any, x: torch.Tensor) -> torch.Tensor:
     """Unsigned, by halves."""
     half = ((x >> 1) & (2**63 - 1)) % op.divisor
-    return (half * 2 + (x & 1)) % op.divisor
+    found: torch.Tensor = (half * 2 + (x & 1)) % op.divisor
+    return found
 
 
 def _shifted(x: torch.Tensor) -> torch.Tensor:
@@ -123,6 +124,15 @@ def _cross(op: Any, x: Ragged, y: Ragged) -> Ragged:
     return Ragged(_murmur(x.values[first], y.values[second]), (offsets,))
 
 
+class _Bounds(dict[Any, torch.Tensor]):
+    def __missing__(self, const: Any) -> torch.Tensor:
+        self[const] = torch.from_numpy(const.array.copy()).to("cuda" if torch.cuda.is_available() else "cpu")
+        return self[const]
+
+
+BOUNDS = _Bounds()
+
+
 OPS: dict[str, Callable[..., Ragged]] = {
     "mod": _map(_mod),
     "bucketize": _map(lambda op, x: torch.bucketize(x, BOUNDS[op.boundaries].to(x.device), right=True)),
@@ -137,15 +147,6 @@ OPS: dict[str, Callable[..., Ragged]] = {
     "truncate": _truncate,
     "cross": _cross,
 }
-
-
-class _Bounds(dict[Any, torch.Tensor]):
-    def __missing__(self, const: Any) -> torch.Tensor:
-        self[const] = torch.from_numpy(const.array.copy()).to("cuda" if torch.cuda.is_available() else "cpu")
-        return self[const]
-
-
-BOUNDS = _Bounds()
 
 
 def equal(got: Transformed, ids: torch.Tensor, found: list[Ragged], features: FeatureSet) -> bool:
@@ -208,8 +209,8 @@ def measure(name: str, interpret: bool = False) -> dict[str, Any] | None:
     plain = TorchOps(features, hashes)
     fields = {s.name: _field(sources[0][s.name], batches[0], k, device) for k, s in enumerate(features.read)}
     got = results[0].wait()
-    for x in results:
-        x.wait()
+    for result in results:
+        result.wait()
     good &= equal(got, *plain(fields), features)
     if not good:
         return None

@@ -30,6 +30,7 @@ from colonnade.testing.rows import Row
 from colonnade.testing.timing import Call, Timing
 from colonnade.testing.workloads import WORKLOADS, Workload, batch_of, features_of
 from colonnade.train.feature_engine import FeatureEngine
+from colonnade.train.features.gpu import DeviceBatch
 from colonnade.train.features.transformed import Transformed
 from colonnade.train.ids import PackedIds
 from colonnade.train.initializers import Uniform
@@ -85,7 +86,9 @@ class _Ours:
     def transformed(self, k: int) -> Transformed:
         """All features of a batch, each by itself."""
         if self._transform is None:
-            return self.engine.transform(self.batches[k])
+            batch = self.batches[k]
+            assert not isinstance(batch, DeviceBatch)
+            return self.engine.transform(batch)
         return self._transform(self.batches[k]).wait()
 
     def packed(self, k: int) -> PackedIds:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -224,12 +225,12 @@ def _error(made: torch.Tensor, exact: torch.Tensor) -> float:
 def problems(dry: bool) -> Iterator[tuple[str, Callable[[], Problem]]]:
     """Every problem, by the name of its case."""
     for batch in (2,) if dry else (256, 2048, 8192):
-        yield "one row", lambda batch=batch: one_row_each(batch, *((3, 5) if dry else ()))
+        yield "one row", partial(one_row_each, batch, *((3, 5) if dry else ()))
     for shape in () if dry else sorted(ragged.SHAPES, key=lambda shape: shape.batch):
-        yield shape.name, lambda shape=shape: workload(replace(shape, longest=1000, rows=200_000))
+        yield shape.name, partial(workload, replace(shape, longest=1000, rows=200_000))
     for count, dim in ((60, 8),) if dry else ((2_000_000, 8), (2_000_000, 16), (2_000_000, 32), (1_000_000, 128)):
         for skew in SKEWS:
-            yield "bags", lambda count=count, dim=dim, skew=skew: bags(count, dim, skew, 4 if dry else 200_000)
+            yield "bags", partial(bags, count, dim, skew, 4 if dry else 200_000)
 
 
 def run(names: Sequence[str], out: Path | None, dry: bool, commit: str) -> bool:

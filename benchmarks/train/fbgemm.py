@@ -31,8 +31,8 @@ class Fbgemm:
     """
 
     def __init__(self, features: FeatureSet, tables: Sequence[torch.Tensor], rate: float) -> None:
-        from fbgemm_gpu.split_embedding_configs import EmbOptimType
-        from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
+        from fbgemm_gpu.split_embedding_configs import EmbOptimType  # type: ignore[import-not-found]
+        from fbgemm_gpu.split_table_batched_embeddings_ops_training import (  # type: ignore[import-not-found]
             ComputeDevice,
             EmbeddingLocation,
             SplitTableBatchedEmbeddingBagsCodegen,
@@ -60,10 +60,10 @@ class Fbgemm:
         found: torch.Tensor = self.module(*ready)
         return found
 
-    def gives(self, batch: Mapping[str, Any], want: torch.Tensor, near: Mapping[str, float]) -> bool:
+    def gives(self, batch: Mapping[str, Any], want: torch.Tensor) -> bool:
         """Whether a batch has these outputs."""
         with torch.no_grad():
-            return torch.allclose(self.forward(self.ready(batch)), want, **near)
+            return torch.allclose(self.forward(self.ready(batch)), want, rtol=1e-3, atol=1e-4)
 
     def learn(self, batch: Mapping[str, Any], grad: torch.Tensor) -> None:
         """A step."""

@@ -12,6 +12,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -93,7 +94,7 @@ def unique(count: int, kind: str) -> Iterator[Line]:
         keys = found.keys.take(slice(0, int(found.counts)))
         right = torch.equal(keys.ids[inverse.long()], ids) and torch.equal(keys.ids.sort().values, theirs)
         right = right and torch.equal(torch.bincount(inverse, minlength=len(keys)), keys.counts.long())
-        ours = clock.events([lambda o=ordered: work.run(members, offsets, ids, inverse, ordered=o)]).p50
+        ours = clock.events([partial(work.run, members, offsets, ids, inverse, ordered=ordered)]).p50
         name = f"unique{', ordered' if ordered else ''}, {kind}"
         yield Line(name, count, right, None, 1e6 * ours, "torch.unique", 1e6 * other)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -163,27 +164,31 @@ def sides(features: FeatureSet, batches: Sequence[Batch], optimizer: Optimizer, 
         theirs.optimizer.step()
         theirs.optimizer.zero_grad()
 
+    near = partial(torch.allclose, rtol=1e-3, atol=1e-4)
+
     def agree() -> bool:
-        near = {"rtol": 1e-3, "atol": 1e-4}
         with torch.no_grad():
-            same = all(torch.allclose(a, b, **near) for a, b in zip(our_outputs(0), their_outputs(0), strict=True))
-        same = same and all(peer.gives(batches[0], our_outputs(0)[0], near) for peer in peers)
+            same = all(near(a, b) for a, b in zip(our_outputs(0), their_outputs(0), strict=True))
+        same = same and all(peer.gives(batches[0], our_outputs(0)[0]) for peer in peers)
         engine.zero_grad()
         step(0)
         their_step(0)
         for peer in peers:
             peer.learn(batches[0], grads[0][0])
         with torch.no_grad():
-            same = same and all(peer.gives(batches[0], our_outputs(0)[0], near) for peer in peers)
+            same = same and all(peer.gives(batches[0], our_outputs(0)[0]) for peer in peers)
         return same and all(
-            torch.allclose(engine.embedding.table(name).read(theirs.ids[name])[0], table.detach(), **near)
+            near(engine.embedding.table(name).read(theirs.ids[name])[0], table.detach())
             for name, table in theirs.tables.items()
         )
 
     ids = int(np.mean([len(engine.transform(batch).ids) for batch in batches]))
     size = int(our_outputs(0)[0].shape[0])
     engine.zero_grad()
-    own = {"forward": {"ours": forward, "torch": their_forward}, "step": {"ours": step, "torch": their_step}}
+    own: dict[str, dict[str, Callable[[], Any]]] = {
+        "forward": {"ours": forward, "torch": their_forward},
+        "step": {"ours": step, "torch": their_step},
+    }
     more = [peer.calls(batches, [g[0] for g in grads], chosen) for peer in peers]
     calls = {what: sides | {side: call for m in more for side, call in m[what].items()} for what, sides in own.items()}
     return Sides(calls, agree, size, ids)
