@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.start import HEADERS, cells
+from benchmarks.train.fbgemm import NAME as FBGEMM
 from colonnade.errors import ColonnadeError, OptionError
 from colonnade.testing.bench import DENSE_ALONE, OURS, THEIRS
 from colonnade.testing.timing import human_seconds
@@ -108,7 +109,7 @@ def rendered_train(path: Path) -> str:
         ours, theirs = row["sides"]["ours"], row["sides"]["torch"]
         each = f"{1e9 * ours['p50'] / row['units']:.1f} ns"
         numbers = (f"{row['units']:,}", _quantiles(ours), each, _quantiles(theirs), f"{row['ratio']:.1f}")
-        peer = row["sides"].get("FBGEMM, ids ready")
+        peer = row["sides"].get(FBGEMM)
         beside = (_quantiles(peer), f"{peer['p50'] / ours['p50']:.1f}") if peer else ("", "")
         lines.append("| " + " | ".join((row["case"], row["what"], *numbers, *beside)) + " |")
         machine, versions = row["machine"], row["versions"]

@@ -15,6 +15,7 @@ import torch
 from colonnade.backends.feed_values import Unusual, as_array
 from colonnade.backends.sizes import ShapeBinder
 from colonnade.core.expr import Apply, Expr, fields_of
+from colonnade.core.rows import falls
 from colonnade.errors import FeedError
 from colonnade.ir.made import evaluated
 from colonnade.ir.program import Input, Program
@@ -164,9 +165,7 @@ def _rows(
         width = math.prod(shape[1:])
         return values, np.arange(shape[0], dtype=np.int64) * width, np.full(shape[0], width)
     offsets = np.asarray(feed[item.offsets], np.int64)
-    if offsets.ndim != 1 or not len(offsets) or offsets[0] or offsets[-1] != len(values):
-        raise Unusual(item.offsets)
-    if (offsets[1:] < offsets[:-1]).any():  # their differences may wrap
+    if offsets.ndim != 1 or not len(offsets) or offsets[0] or offsets[-1] != len(values) or falls(offsets).any():
         raise Unusual(item.offsets)
     return values, offsets[:-1], np.diff(offsets)
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 import torch
 
 from colonnade.backends.feed_values import Unusual
+from colonnade.core.rows import falls
 from colonnade.core.strings import Strings
 from colonnade.errors import FeedError
 from colonnade.ir.program import Pad, Program
@@ -99,7 +100,7 @@ def _made(pad: Pad, feed: Mapping[str, Any], places: _Places) -> Any:
 def _flat_places(pad: Pad, feed: Mapping[str, Any], sizes: dict[str, int]) -> _Places:
     """The place of each element among all, row by row."""
     offsets = _vector(feed[pad.offsets], pad.offsets)
-    if len(offsets) == 0 or offsets[0] != 0 or (offsets[1:] < offsets[:-1]).any():  # their differences may wrap
+    if len(offsets) == 0 or offsets[0] != 0 or falls(offsets).any():
         raise Unusual(pad.offsets)
     lengths = np.diff(offsets)
     longest = int(lengths.max(initial=0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,11 @@ import numpy as np
 def is_whole(value: object) -> bool:
     """Whether a value is a whole number, of Python or of numpy; True and False are none."""
     return isinstance(value, numbers.Integral) and not isinstance(value, bool | np.bool_)
+
+
+def is_positive(value: Any) -> bool:
+    """Whether a value is a whole number of at least 1."""
+    return is_whole(value) and bool(value >= 1)
 
 
 def is_number(value: object) -> bool:

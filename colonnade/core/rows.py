@@ -98,6 +98,11 @@ def _check_places(rows: Array, places: Array) -> None:
         )
 
 
+def falls(ends: Any) -> Any:
+    """Where ends are less than those before them, along the last axis. Facts: their differences may wrap."""
+    return ends[..., 1:] < ends[..., :-1]
+
+
 def rows_of_splits(splits: Array, trimmed: bool) -> Rows:
     """The rows of a vector of splits.
 
@@ -107,9 +112,9 @@ def rows_of_splits(splits: Array, trimmed: bool) -> Rows:
     if len(splits) == 0 or splits[0] != 0:
         raise FeedError("splits do not begin at 0", got=str(splits[:1].tolist()), want="[0]")
     offsets = splits.astype(np.int64)  # a copy: a caller who writes to it later moves no read out of bounds
-    falls = np.flatnonzero(offsets[1:] < offsets[:-1])  # their differences may wrap
-    if len(falls):
-        at = int(falls[0]) + 1
+    fallen = np.flatnonzero(falls(offsets))
+    if len(fallen):
+        at = int(fallen[0]) + 1
         raise FeedError("splits fall", got=f"{offsets[at]} at place {at}, behind {offsets[at - 1]}", want="no less")
     lengths = np.diff(offsets)
     if trimmed:

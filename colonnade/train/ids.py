@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import torch
 
 from colonnade.core.ragged import Ragged
+from colonnade.core.rows import falls
 from colonnade.errors import FeedError, listed
 
 MOST_IDS = 2**31 - 1
@@ -133,8 +134,8 @@ def _falling(offsets: torch.Tensor, sizes: Sequence[int], what: str) -> Iterator
         yield from ((row, "no offsets, where even an empty batch has one") for row in range(len(offsets)))
         return
     ends = torch.tensor(sizes, dtype=torch.int64)
-    falls = (offsets[:, 1:] < offsets[:, :-1]).any(1)
-    for row in torch.nonzero((offsets[:, 0] != 0) | (offsets[:, -1] != ends) | falls).flatten().tolist():
+    wrong = (offsets[:, 0] != 0) | (offsets[:, -1] != ends) | falls(offsets).any(1)
+    for row in torch.nonzero(wrong).flatten().tolist():
         yield row, f"offsets {offsets[row].tolist()[:9]} for {sizes[row]} {what}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from colonnade.core.given import is_number, is_whole
+from colonnade.core.given import is_number, is_positive
 from colonnade.train.admission import Admission
 from colonnade.train.eviction import Eviction
 from colonnade.train.initializers import Initializer, Uniform
@@ -46,7 +46,7 @@ class TableConfig:
 
     def problems(self) -> Iterator[str]:
         """What is wrong with it."""
-        if not is_whole(self.embedding_dim) or self.embedding_dim < 1:
+        if not is_positive(self.embedding_dim):
             yield f"table {self.name!r}: embedding_dim {self.embedding_dim!r}, want a whole number, at least 1"
         if not is_number(self.default):
             yield f"table {self.name!r}: default {self.default!r}, want a number"

@@ -117,9 +117,8 @@ def _load(x: int, item: int, at: int, n: int, room: int) -> int:
         return room
     if how == LOAD_BOOL:
         for i in range(n):
-            store_i64(
-                room + 8 * i, np.int64(1 if load_u8(data + at + i) != 0 else 0)
-            )  # bytes that were no bool may be seen as such
+            # Bytes that were no bool may be seen as such.
+            store_i64(room + 8 * i, np.int64(1 if load_u8(data + at + i) != 0 else 0))
         return room
     return data + item * at
 

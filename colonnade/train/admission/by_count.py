@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from colonnade.core.given import is_whole
+from colonnade.core.given import is_positive
 from colonnade.errors import OptionError
 from colonnade.train.admission.admission import Admission, Admitter
 from colonnade.train.tables.layout import Layout
@@ -23,10 +23,8 @@ class ByCount(Admission):
     count: int
 
     def __post_init__(self) -> None:
-        if not is_whole(self.count) or self.count < 1:
-            raise OptionError(
-                "an admission that cannot work", got=str(self), want="a count: a whole number, at least 1"
-            )
+        if not is_positive(self.count):
+            raise OptionError("an admission that cannot work", got=str(self), want="count: a whole number, at least 1")
 
     def begin(self, name: str, fresh: Fresh, budget: Budget) -> Admitter:
         bare = replace(fresh, states=np.zeros(0, np.float32))

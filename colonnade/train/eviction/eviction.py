@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from colonnade.core.given import is_whole
+from colonnade.core.given import is_positive
 from colonnade.errors import OptionError
 
 Numbers = npt.NDArray[Any]
@@ -37,5 +37,5 @@ def first_of(excess: int, *by: Numbers) -> npt.NDArray[np.int64]:
 
 def refuse_unless_positive(value: int, what: object, name: str) -> None:
     """Errors: OptionError naming a policy, unless a setting is a whole number of at least 1."""
-    if not is_whole(value) or value < 1:
+    if not is_positive(value):
         raise OptionError("an eviction that cannot work", got=str(what), want=f"{name}: a whole number, at least 1")

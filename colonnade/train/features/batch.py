@@ -13,6 +13,7 @@ import torch
 
 from colonnade.backends.feed_values import Unfit, as_array
 from colonnade.core.ragged import Ragged
+from colonnade.core.rows import falls
 from colonnade.core.stored import stored
 from colonnade.core.strings import Strings
 from colonnade.errors import FeedError, listed
@@ -139,8 +140,8 @@ def _offset_faults(value: Ragged, num_values: int) -> Iterator[str]:
             yield f"are {offsets.dtype}{list(offsets.shape)}, want int64[B + 1]"
         elif int(offsets[0]) != 0:
             yield f"begin at {int(offsets[0])}, want 0"
-        elif len(falls := (offsets[1:] < offsets[:-1]).nonzero()):  # their differences may wrap
-            row = int(falls[0])
+        elif len(fallen := falls(offsets).nonzero()):
+            row = int(fallen[0])
             yield f"give row {row} the length {int(offsets[row + 1]) - int(offsets[row])}"
         elif int(offsets[-1]) != cut:
             yield f"end at {int(offsets[-1])}, but there are {cut} {what}"
